@@ -1,0 +1,35 @@
+// Refuses a launch whose metadata does not describe its tensors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attention/metadata.h"
+#include "haast/result.h"
+
+namespace haast::attention {
+
+// What the launch really passes to the kernels.
+struct LaunchShape {
+  int64_t q_rows = 0;    // rows of q
+  int64_t kv_rows = 0;   // rows of the new k and v
+  int64_t out_rows = 0;  // rows of out
+  int64_t pool_slots = 0;   // token slots of the KV pool
+  // Owner of each page (any number; -1 = free), or empty where the caller does not track it. Checked in full mode.
+  std::span<const int32_t> page_owner;
+  std::span<const int32_t> sequence_owner;  // [B] the owner whose pages sequence b may use; empty with page_owner
+};
+
+enum class CheckLevel {
+  kLaunch,  // always on: O(B), and O(new rows) slots: indptr, row counts, kv_len >= q_len, true maxima, new slots in the pool
+  kFull,    // checked builds and tests: every slot and page, positions, masks, ownership, duplicates
+};
+
+// Names the numbers: "draft_extend: q has 4 rows but qo_indptr ends at 80 (sequence 0 of 1)".
+Status CheckLaunch(const ForwardMetadata& metadata, const LaunchShape& shape, CheckLevel level);
+
+// Element by element; names the first array, index and both values that differ. The eager and the fixed-buffer form of
+// one launch must agree.
+Status CompareMetadata(const ForwardMetadata& expected, const ForwardMetadata& actual);
+
+}  // namespace haast::attention

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+
+#include "base/check.h"
+#include "base/cpu.h"
+#include "base/mapped_file.h"
+#include "base/thread_pool.h"
+
+namespace haast::base {
+namespace {
+
+TEST(Check, FailureAbortsWithItsNumbers) {
+  EXPECT_DEATH(HAAST_CHECK(1 + 1 == 3) << "rows = " << 4, "check failed: 1 \\+ 1 == 3 rows = 4");
+}
+
+TEST(ThreadPool, EveryThreadRunsOncePerRun) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 200; ++round) {
+      std::atomic<int> mask{0};
+      pool.Run([&](int thread, int count) {
+        EXPECT_EQ(count, threads);
+        mask.fetch_or(1 << thread);
+      });
+      ASSERT_EQ(mask.load(), (1 << threads) - 1);
+    }
+  }
+}
+
+TEST(ThreadPool, BarrierSeparatesPhases) {
+  ThreadPool pool(4);
+  std::vector<int> value(4, 0);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<bool> ok{true};
+    pool.Run([&](int thread, int) {
+      value[thread] = round;
+      pool.Barrier();
+      for (int other : value) {
+        if (other != round) ok = false;
+      }
+      pool.Barrier();
+    });
+    ASSERT_TRUE(ok.load());
+  }
+}
+
+TEST(ThreadPool, WakesSleepingWorkers) {
+  ThreadPool pool(2);
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<int> calls{0};
+    pool.Run([&](int, int) { ++calls; });
+    EXPECT_EQ(calls.load(), 2);
+  }
+}
+
+TEST(ThreadPool, WorkersInheritTheFloatControl) {
+#if defined(__x86_64__)
+  const uint32_t before = GetFloatControl();
+  SetFloatControl(before | 0x8040);  // flush denormals
+  ThreadPool pool(2);
+  std::vector<uint32_t> seen(2, 0);
+  pool.Run([&](int thread, int) { seen[thread] = GetFloatControl() & 0x8040; });
+  SetFloatControl(before);
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[1], 0x8040u);
+#endif
+}
+
+TEST(Share, CoversEveryItemOnce) {
+  for (int64_t count : {0, 1, 7, 100}) {
+    int64_t next = 0;
+    for (int t = 0; t < 3; ++t) {
+      auto [begin, end] = Share(count, t, 3);
+      EXPECT_EQ(begin, next);
+      next = end;
+    }
+    EXPECT_EQ(next, count);
+  }
+}
+
+TEST(MappedFile, ReadsAFileAndNamesAMissingOne) {
+  const std::string path = testing::TempDir() + "/mapped_file_test";
+  std::ofstream(path) << "haast";
+  auto file = MappedFile::Open(path);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(std::string(file->bytes().begin(), file->bytes().end()), "haast");
+  std::remove(path.c_str());
+  auto missing = MappedFile::Open(path);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(missing.error().message.find(path), std::string::npos);
+  EXPECT_FALSE(MappedFile::Open(testing::TempDir()));
+}
+
+}  // namespace
+}  // namespace haast::base
