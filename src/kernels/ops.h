@@ -152,6 +152,9 @@ struct Ops {
   RowStats (*row_stats)(const float* logits, int64_t n);
   // Lowest index of the largest value; NaN never wins unless all are NaN (then 0).
   int32_t (*argmax)(const float* logits, int64_t n);
+  // out[i] = exp((logits[i] - max) * scale) for n logits; returns their sum, added in one fixed order. Sampling at
+  // temperature 1/scale; out may be logits.
+  float (*exp_row)(const float* logits, int64_t n, float max, float scale, float* out);
 };
 
 const Ops& RefOps();

@@ -1,0 +1,73 @@
+// The engine: many requests, one model, one step at a time.
+//
+//   auto engine = haast::Engine::Create({.model = "model.gguf", .draft = "head/"});
+//   auto id = (*engine)->Submit(request);
+//   while (!(*engine)->idle()) for (const haast::Event& event : (*engine)->Step()) ...
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "haast/event.h"
+#include "haast/model_info.h"
+#include "haast/request.h"
+#include "haast/result.h"
+
+namespace haast {
+
+enum class KvDtype { kF16, kF32 };
+
+struct EngineOptions {
+  std::string model;              // GGUF file or Hugging Face folder
+  std::string draft;              // EAGLE-3 head folder; empty: no speculation possible
+  std::string backend = "cpu";    // "cpu", or "ref": the naive fp32 definition of correct
+  std::string draft_quantisation = "auto";  // head weights at load: "auto" (q8_0, lm_head q4_1), "q8_0", "q4_1", "none"
+  int threads = 0;                // 0: every processor this process may use
+  KvDtype kv_dtype = KvDtype::kF16;
+  int page_size = 16;             // tokens a KV page
+  int64_t kv_tokens = 0;          // tokens in the KV pool, all requests together; 0: one full context, at least 8,192
+  int64_t max_context = 0;        // longest sequence; 0: the model's own limit
+  int max_batch = 16;             // requests that run together
+  int prefill_chunk = 512;        // prompt tokens a step may take, all requests together
+};
+
+struct EngineStats {
+  int64_t steps = 0;
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t free_pages = 0;
+  int64_t total_pages = 0;        // without the reserved one
+  SpeculationStats speculation;   // finished and running requests
+  double draft_seconds = 0.0;     // draft decode and draft extend
+  double target_seconds = 0.0;    // target launches
+  double sample_seconds = 0.0;    // acceptance and sampling
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  // Queues a request. A request that can never run (empty or too long prompt, an id outside the vocabulary, more pages
+  // than the pool has, a parameter out of range) is refused here and touches nobody. May be called from any thread.
+  virtual Result<RequestId> Submit(Request request) = 0;
+  // Ends a request at the next step; its last event says kCancelled. Unknown and finished ids are ignored. Any thread.
+  virtual void Cancel(RequestId id) = 0;
+
+  // Admits, drafts, verifies, commits; gives the events. One thread owns it. Without work it returns nothing at once.
+  virtual std::vector<Event> Step() = 0;
+  // No request is queued or running.
+  virtual bool idle() const = 0;
+
+  virtual const EngineOptions& options() const = 0;  // as resolved: threads, context and pool size filled in
+  virtual const ModelInfo& model() const = 0;
+  virtual const ModelInfo* draft() const = 0;  // null without a head
+  virtual EngineStats stats() const = 0;
+  // Bytes a decode step reads (weights), and one draft step: for roofline fractions.
+  virtual int64_t target_bytes_per_pass() const = 0;
+  virtual int64_t draft_bytes_per_pass() const = 0;
+};
+
+}  // namespace haast
