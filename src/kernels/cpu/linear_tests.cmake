@@ -1,0 +1,1 @@
+# Tests and the benchmark of the products; see linear_sources.cmake.
