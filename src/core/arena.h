@@ -24,6 +24,14 @@ class Arena {
     return reinterpret_cast<T*>(buffer_.data() + begin);
   }
 
+  // Gives back everything taken since mark().
+  using Mark = size_t;
+  Mark mark() const { return used_; }
+  void Rewind(Mark mark) {
+    HAAST_CHECK(mark <= used_) << "rewind to " << mark << " of " << used_;
+    used_ = mark;
+  }
+
   void Reset() {
     used_ = 0;
 #ifdef HAAST_CHECKED

@@ -1,0 +1,120 @@
+#include "model/decoder_layer.h"
+
+#include <cmath>
+
+#include "base/format.h"
+
+namespace haast::model {
+namespace {
+
+const float* BiasOrNull(const std::vector<float>& bias) { return bias.empty() ? nullptr : bias.data(); }
+
+// Activations of one layer, reused by all: the widest set, carved from the arena once per layer and given back after it.
+struct Scratch {
+  float* qkv;        // [R, (heads + 2 kv_heads) * D]
+  float* attention;  // [R, heads * D]
+  float* mlp;        // [R, 2 * intermediate]: gate | up
+};
+
+}  // namespace
+
+int64_t DecoderLayer::bytes_per_pass() const {
+  int64_t bytes = 0;
+  for (const kernels::PackedWeight* weight : {&q, &k, &v, &o, &gate, &up, &down}) bytes += weight->bytes_per_pass;
+  return bytes;
+}
+
+Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& prefix, const io::ModelConfig& config,
+                                      int64_t input_width, bool own_norm, const LoadContext& load) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t q_width = static_cast<int64_t>(config.num_heads) * config.head_dim;
+  const int64_t kv_width = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
+  const int64_t inner = config.intermediate_size;
+  DecoderLayer layer;
+  if (own_norm) {
+    HAAST_ASSIGN_OR_RETURN(layer.attention_norm, binder->Vector(prefix + "input_layernorm.weight", hidden));
+  }
+  HAAST_ASSIGN_OR_RETURN(layer.q, binder->Matrix(prefix + "self_attn.q_proj.weight", q_width, input_width, load));
+  HAAST_ASSIGN_OR_RETURN(layer.k, binder->Matrix(prefix + "self_attn.k_proj.weight", kv_width, input_width, load));
+  HAAST_ASSIGN_OR_RETURN(layer.v, binder->Matrix(prefix + "self_attn.v_proj.weight", kv_width, input_width, load));
+  HAAST_ASSIGN_OR_RETURN(layer.o, binder->Matrix(prefix + "self_attn.o_proj.weight", hidden, q_width, load));
+  HAAST_ASSIGN_OR_RETURN(layer.q_bias, binder->OptionalVector(prefix + "self_attn.q_proj.bias", q_width));
+  HAAST_ASSIGN_OR_RETURN(layer.k_bias, binder->OptionalVector(prefix + "self_attn.k_proj.bias", kv_width));
+  HAAST_ASSIGN_OR_RETURN(layer.v_bias, binder->OptionalVector(prefix + "self_attn.v_proj.bias", kv_width));
+  HAAST_ASSIGN_OR_RETURN(layer.o_bias, binder->OptionalVector(prefix + "self_attn.o_proj.bias", hidden));
+  if (config.attention_bias && layer.q_bias.empty()) {
+    return Err(ErrorCode::kNotFound, "{}: tensor {}self_attn.q_proj.bias is missing, but the configuration sets attention_bias",
+               binder->file().path(), prefix);
+  }
+  HAAST_ASSIGN_OR_RETURN(layer.mlp_norm, binder->Vector(prefix + "post_attention_layernorm.weight", hidden));
+  HAAST_ASSIGN_OR_RETURN(layer.gate, binder->Matrix(prefix + "mlp.gate_proj.weight", inner, hidden, load));
+  HAAST_ASSIGN_OR_RETURN(layer.up, binder->Matrix(prefix + "mlp.up_proj.weight", inner, hidden, load));
+  HAAST_ASSIGN_OR_RETURN(layer.down, binder->Matrix(prefix + "mlp.down_proj.weight", hidden, inner, load));
+  HAAST_ASSIGN_OR_RETURN(layer.gate_bias, binder->OptionalVector(prefix + "mlp.gate_proj.bias", inner));
+  HAAST_ASSIGN_OR_RETURN(layer.up_bias, binder->OptionalVector(prefix + "mlp.up_proj.bias", inner));
+  HAAST_ASSIGN_OR_RETURN(layer.down_bias, binder->OptionalVector(prefix + "mlp.down_proj.bias", hidden));
+  if (config.mlp_bias && layer.gate_bias.empty()) {
+    return Err(ErrorCode::kNotFound, "{}: tensor {}mlp.gate_proj.bias is missing, but the configuration sets mlp_bias",
+               binder->file().path(), prefix);
+  }
+  // Rotary inverse frequencies that old exporters saved beside the weights.
+  binder->Ignore(prefix + "self_attn.rotary_emb.inv_freq");
+  return layer;
+}
+
+int64_t DecoderLayerArenaFloats(const io::ModelConfig& config, int64_t rows) {
+  const int64_t per_row = static_cast<int64_t>(2 * config.num_heads + 2 * config.num_kv_heads) * config.head_dim + 2 * config.intermediate_size;
+  return rows * per_row + 3 * 16;  // 16: each of the three parts starts on a cache line
+}
+
+void RunDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
+                     const attention::LayerCache& cache, int64_t rows, float* x, ForwardContext& context) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t q_width = static_cast<int64_t>(config.num_heads) * config.head_dim;
+  const int64_t kv_width = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
+  const int64_t qkv_width = q_width + 2 * kv_width;
+  const int64_t inner = config.intermediate_size;
+  const kernels::Ops& ops = context.ops;
+  const Arena::Mark mark = context.arena.mark();
+  const Scratch scratch{context.arena.Take<float>(rows * qkv_width), context.arena.Take<float>(rows * q_width),
+                        context.arena.Take<float>(rows * 2 * inner)};
+
+  float* q = scratch.qkv;
+  float* k = q + q_width;
+  float* v = k + kv_width;
+  const kernels::LinearTask qkv_tasks[] = {{&layer.q, q, qkv_width, BiasOrNull(layer.q_bias)},
+                                           {&layer.k, k, qkv_width, BiasOrNull(layer.k_bias)},
+                                           {&layer.v, v, qkv_width, BiasOrNull(layer.v_bias)}};
+  kernels::LinearInput qkv_input{input.x, input.ld, rows};
+  if (input.norm) {
+    qkv_input.prologue = kernels::Prologue::kRmsNorm;
+    qkv_input.norm_weight = layer.attention_norm.data();
+    qkv_input.eps = config.rms_norm_eps;
+  }
+  ops.linear(qkv_input, std::span(qkv_tasks), context.workspace, context.pool);
+
+  context.attention.Run(q, qkv_width, k, qkv_width, v, qkv_width, rope.cos.as<float>(), rope.sin.as<float>(), cache, scratch.attention);
+
+  const kernels::LinearTask o_task[] = {{&layer.o, x, hidden, BiasOrNull(layer.o_bias), true}};
+  ops.linear({scratch.attention, q_width, rows}, std::span(o_task), context.workspace, context.pool);
+
+  float* gate = scratch.mlp;
+  float* up = gate + inner;
+  const kernels::LinearTask mlp_tasks[] = {{&layer.gate, gate, 2 * inner, BiasOrNull(layer.gate_bias)},
+                                           {&layer.up, up, 2 * inner, BiasOrNull(layer.up_bias)}};
+  kernels::LinearInput mlp_input{x, hidden, rows, kernels::Prologue::kRmsNorm, layer.mlp_norm.data(), config.rms_norm_eps};
+  ops.linear(mlp_input, std::span(mlp_tasks), context.workspace, context.pool);
+
+  kernels::LinearInput down_input{gate, 2 * inner, rows, kernels::Prologue::kSiluMul};
+  down_input.up = up;
+  const kernels::LinearTask down_task[] = {{&layer.down, x, hidden, BiasOrNull(layer.down_bias), true}};
+  ops.linear(down_input, std::span(down_task), context.workspace, context.pool);
+  context.arena.Rewind(mark);
+}
+
+attention::HeadShape HeadShapeOf(const io::ModelConfig& config, DType kv_dtype) {
+  return {config.num_heads, config.num_kv_heads, config.head_dim, 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+          config.rope_interleaved, kv_dtype};
+}
+
+}  // namespace haast::model

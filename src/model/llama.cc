@@ -1,0 +1,97 @@
+#include "model/llama.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/format.h"
+
+namespace haast::model {
+
+void EmbedRows(const TensorView& table, const int32_t* ids, int64_t rows, float* out) {
+  for (int64_t r = 0; r < rows; ++r) kernels::DequantiseRow(table, ids[r], out + r * table.cols());
+}
+
+void GatherRows(const float* x, int64_t width, std::span<const int32_t> rows, float* out) {
+  for (int32_t row : rows) {
+    std::memcpy(out, x + row * width, static_cast<size_t>(width) * sizeof(float));
+    out += width;
+  }
+}
+
+Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const LlamaOptions& options, const LoadContext& load) {
+  const io::ModelConfig& config = file.config();
+  if (config.architecture != "llama") {
+    return Err(ErrorCode::kUnsupported, "{}: expected a llama model, got architecture '{}'", file.path(), config.architecture);
+  }
+  for (int tap : options.tap_layers) {
+    if (tap < 0 || tap > config.num_layers) {
+      return Err(ErrorCode::kUnsupported, "{}: the draft head taps layer {}, but the model has layers 0 to {}", file.path(), tap, config.num_layers);
+    }
+  }
+  auto model = std::make_unique<Llama>();
+  model->config_ = config;
+  model->tap_layers_ = options.tap_layers;
+  WeightBinder binder(file);
+  HAAST_ASSIGN_OR_RETURN(model->embedding_, binder.Require("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}));
+  for (int i = 0; i < config.num_layers; ++i) {
+    HAAST_ASSIGN_OR_RETURN(DecoderLayer layer,
+                           LoadDecoderLayer(&binder, fmt::format("model.layers.{}.", i), config, config.hidden_size, true, load));
+    model->layers_.push_back(std::move(layer));
+  }
+  HAAST_ASSIGN_OR_RETURN(model->final_norm_, binder.Vector("model.norm.weight", config.hidden_size));
+  TensorView head = model->embedding_;
+  if (binder.Has("lm_head.weight") || !config.tied_embeddings) {
+    HAAST_ASSIGN_OR_RETURN(head, binder.Require("lm_head.weight", {config.vocab_size, config.hidden_size}));
+  }
+  HAAST_ASSIGN_OR_RETURN(kernels::PackedWeight packed_head, PackMatrix(head, file, load));
+  model->lm_head_ = std::make_shared<const kernels::PackedWeight>(std::move(packed_head));
+  HAAST_ASSIGN_OR_RETURN(std::vector<float> factors, binder.OptionalVector("rope_freqs.weight", config.head_dim / 2));
+  HAAST_RETURN_IF_ERROR(binder.CheckAllUsed());
+  HAAST_ASSIGN_OR_RETURN(model->rope_, MakeRopeTable(config, factors, options.max_context));
+  return model;
+}
+
+int64_t Llama::max_input() const {
+  return std::max({config_.hidden_size, config_.intermediate_size, static_cast<int64_t>(config_.num_heads) * config_.head_dim});
+}
+
+int64_t Llama::arena_floats(int64_t rows, int64_t logit_rows) const {
+  return rows * config_.hidden_size + logit_rows * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 2 * 16;
+}
+
+int64_t Llama::bytes_per_pass() const {
+  int64_t bytes = lm_head_->bytes_per_pass;
+  for (const DecoderLayer& layer : layers_) bytes += layer.bytes_per_pass();
+  return bytes;
+}
+
+void Llama::Tap(int layer, const ForwardArgs& args, const float* x) const {
+  if (args.taps == nullptr) return;
+  const int64_t hidden = config_.hidden_size;
+  for (size_t t = 0; t < tap_layers_.size(); ++t) {
+    if (tap_layers_[t] != layer) continue;
+    for (int64_t r = 0; r < args.rows; ++r) {
+      std::memcpy(args.taps + r * tap_width() + static_cast<int64_t>(t) * hidden, x + r * hidden, static_cast<size_t>(hidden) * sizeof(float));
+    }
+  }
+}
+
+void Llama::Forward(const ForwardArgs& args, ForwardContext& context) {
+  const int64_t hidden = config_.hidden_size;
+  float* x = context.arena.Take<float>(args.rows * hidden);
+  EmbedRows(embedding_, args.ids, args.rows, x);
+  for (int i = 0; i < config_.num_layers; ++i) {
+    Tap(i, args, x);
+    RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, true}, context.caches[i], args.rows, x, context);
+  }
+  Tap(config_.num_layers, args, x);
+  if (args.logit_rows.empty()) return;
+  const int64_t count = static_cast<int64_t>(args.logit_rows.size());
+  float* last = context.arena.Take<float>(count * hidden);
+  GatherRows(x, hidden, args.logit_rows, last);
+  const kernels::LinearTask task[] = {{lm_head_.get(), args.logits, config_.vocab_size}};
+  context.ops.linear({last, hidden, count, kernels::Prologue::kRmsNorm, final_norm_.data(), config_.rms_norm_eps}, std::span(task), context.workspace,
+                     context.pool);
+}
+
+}  // namespace haast::model
