@@ -89,8 +89,8 @@ struct TinyEagle3 {
   int heads = 4;
   int kv_heads = 2;
   int head_dim = 16;
-  int draft_vocab = 160;      // rows of the own lm_head with d2t; 0: no lm_head and no d2t, the target's is used
-  std::vector<int> taps;      // layers entered, 0..target.layers; empty: {0, layers/2, layers}
+  int draft_vocab = 160;  // rows of the own lm_head with d2t; 0: no lm_head and no d2t, the target's is used
+  std::vector<int> taps;  // layers entered, 0..target.layers; empty: {0, layers/2, layers}
   bool own_embeddings = false;
   bool fc_norm = false;
   bool norm_before_fc = false;
@@ -102,6 +102,9 @@ struct TinyEagle3 {
   bool echo = false;
   uint64_t seed = 7;
 };
+
+// The layers entered that the head taps: `taps`, or their default.
+std::vector<int> TinyTaps(const TinyEagle3& head);
 
 // Weights before rounding, under the names of `spelling`; d2t and t2d are not among them.
 std::vector<TinyTensor> MakeTinyEagle3(const TinyEagle3& head);
