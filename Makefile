@@ -1,0 +1,75 @@
+# The front door: `make run` answers a prompt on a fresh Debian 12, `make test` passes the tests. Everything else is CMake (CMakePresets.json).
+
+PROMPT ?= Explain in a few sentences why the sky is blue.
+JOBS ?= $(shell nproc)
+BENCH_ARGS ?=
+FUZZ_SECONDS ?= 120
+# Thread sanitizer of g++ 12 cannot map its shadow where the kernel randomises addresses widely.
+NO_ASLR := setarch $(shell uname -m) -R
+
+.PHONY: run test build deps lint-deps model chat bench format format-check lint asan tsan checked fuzz clean help
+
+run: build model  ## build, fetch the default model, answer PROMPT with speculation on
+	build/haast generate --stats "$(PROMPT)"
+
+test: build model  ## build and run all tests
+	ctest --preset release -j $(JOBS)
+
+chat: build model  ## talk to the default model
+	build/haast chat
+
+build: deps  ## the Release build, in build/
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+
+deps:  ## install missing system packages (apt)
+	@scripts/install_deps.sh
+
+lint-deps:
+	@scripts/install_deps.sh lint
+
+model: | deps  ## fetch the default model into ~/.cache/haast
+	@python3 scripts/fetch_model.py --quiet
+
+bench: build model  ## speed table beside llama.cpp (which the first run builds); BENCH_ARGS="--prompts FILE.jsonl ..."
+	python3 bench/compare.py --haast build/haast $(BENCH_ARGS)
+
+format: lint-deps  ## clang-format in place
+	scripts/format.sh
+
+format-check: lint-deps
+	scripts/format.sh --check
+
+lint: lint-deps  ## layers, sizes, format, clang-tidy, clippy
+	python3 scripts/check_layers.py
+	python3 scripts/size_report.py
+	scripts/format.sh --check
+	cmake --preset release
+	python3 scripts/run_clang_tidy.py --build build
+	cargo clippy --manifest-path src/text/rust/Cargo.toml --locked --all-targets -- -D warnings
+
+checked: deps model  ## tests with poisoned buffers and page ownership checks
+	cmake --preset checked
+	cmake --build --preset checked -j $(JOBS)
+	ctest --preset checked -j $(JOBS)
+
+asan: deps model  ## tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake --preset asan
+	cmake --build --preset asan -j $(JOBS)
+	ctest --preset asan -j $(JOBS)
+
+tsan: deps model  ## tests under ThreadSanitizer
+	cmake --preset tsan
+	cmake --build --preset tsan -j $(JOBS)
+	$(NO_ASLR) ctest --preset tsan -j $(JOBS)
+
+fuzz: lint-deps  ## libFuzzer on every file format, FUZZ_SECONDS in all
+	cmake --preset fuzz
+	cmake --build --preset fuzz -j $(JOBS)
+	python3 scripts/run_fuzzers.py --build build-fuzz --seconds $(FUZZ_SECONDS)
+
+clean:  ## remove all build folders
+	rm -rf build build-*
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
