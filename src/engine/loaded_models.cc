@@ -1,0 +1,97 @@
+#include "engine/loaded_models.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "exec/ops_choice.h"
+
+namespace haast::engine {
+namespace {
+
+constexpr int64_t kSmallestPool = 8192;  // tokens
+
+template <typename T>
+Status CheckRange(const char* name, T value, T low, T high) {
+  if (value >= low && value <= high) return {};
+  return Err(ErrorCode::kInvalidArgument, "{} = {}: expected {} to {}", name, value, low, high);
+}
+
+Status ResolveOptions(const io::ModelConfig& config, EngineOptions* options) {
+  HAAST_RETURN_IF_ERROR(CheckRange("threads", options->threads, 0, 1024));
+  HAAST_RETURN_IF_ERROR(CheckRange("page_size", options->page_size, 1, 1024));
+  HAAST_RETURN_IF_ERROR(CheckRange("max_batch", options->max_batch, 1, 1024));
+  HAAST_RETURN_IF_ERROR(CheckRange("prefill_chunk", options->prefill_chunk, 1, 65536));
+  HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("max_context", options->max_context, 0, config.max_context));
+  HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("kv_tokens", options->kv_tokens, 0, int64_t{1} << 31));
+  if (options->threads == 0) options->threads = base::UsableCpus();
+  if (options->max_context == 0) options->max_context = config.max_context;
+  if (options->kv_tokens == 0) options->kv_tokens = std::max(options->max_context, kSmallestPool);
+  const int64_t pages = kv::PagesFor(options->kv_tokens, options->page_size) + 1;
+  if (pages * options->page_size >= (int64_t{1} << 31)) {
+    return Err(ErrorCode::kInvalidArgument, "kv_tokens = {}: more than 2^31 - 1 token slots; use a smaller pool", options->kv_tokens);
+  }
+  return {};
+}
+
+// The block formats of the head's body and of its vocabulary matrix. The matrix is the largest part of a draft step, and a
+// draft's argmax forgives rounding, so it gets the smaller one.
+Result<std::pair<std::optional<DType>, std::optional<DType>>> DraftFormats(const EngineOptions& options) {
+  using Formats = std::pair<std::optional<DType>, std::optional<DType>>;
+  const std::string& name = options.draft_quantisation;
+  if (name == "none" || options.backend == "ref") return Formats{};
+  if (name == "auto") return Formats{DType::kQ8_0, DType::kQ4_1};
+  if (name == "q8_0") return Formats{DType::kQ8_0, DType::kQ8_0};
+  if (name == "q4_1") return Formats{DType::kQ4_1, DType::kQ4_1};
+  return Err(ErrorCode::kInvalidArgument, "draft_quantisation '{}' is unknown; use auto, q8_0, q4_1 or none", name);
+}
+
+Status LoadDraft(const EngineOptions& options, LoadedModels* models) {
+  HAAST_ASSIGN_OR_RETURN(auto formats, DraftFormats(options));
+  const model::LoadContext body{*models->ops, *models->pool, formats.first};
+  const model::LoadContext lm_head{*models->ops, *models->pool, formats.second};
+  HAAST_ASSIGN_OR_RETURN(models->draft,
+                         model::Eagle3Head::Load(*models->draft_file, *models->target, options.max_context, body, lm_head));
+  models->draft_info = DescribeModel(*models->draft_file);
+  return {};
+}
+
+}  // namespace
+
+Result<LoadedModels> LoadModels(EngineOptions* options) {
+  LoadedModels models;
+  HAAST_ASSIGN_OR_RETURN(models.ops, exec::ChooseOps(options->backend));
+  HAAST_ASSIGN_OR_RETURN(io::ModelFile target_file, io::ModelFile::Open(options->model));
+  models.target_file = std::make_unique<io::ModelFile>(std::move(target_file));
+  const io::ModelConfig& config = models.target_file->config();
+  HAAST_RETURN_IF_ERROR(ResolveOptions(config, options));
+  models.pool = std::make_unique<base::ThreadPool>(options->threads);
+
+  model::LlamaOptions llama;
+  llama.max_context = options->max_context;
+  if (!options->draft.empty()) {
+    HAAST_ASSIGN_OR_RETURN(io::ModelFile draft_file, io::ModelFile::Open(options->draft));
+    models.draft_file = std::make_unique<io::ModelFile>(std::move(draft_file));
+    HAAST_RETURN_IF_ERROR(model::CheckEagle3Fits(*models.draft_file, config));
+    llama.tap_layers = model::TapLayers(*models.draft_file->config().eagle3, config.num_layers);
+  }
+  HAAST_ASSIGN_OR_RETURN(models.target, model::Llama::Load(*models.target_file, llama, {*models.ops, *models.pool, std::nullopt}));
+  models.target_info = DescribeModel(*models.target_file);
+  if (models.draft_file) {
+    HAAST_RETURN_IF_ERROR(LoadDraft(*options, &models));
+  }
+
+  models.pages = std::make_unique<kv::PagePool>(static_cast<int>(kv::PagesFor(options->kv_tokens, options->page_size)) + 1, options->page_size);
+  exec::RunnerOptions runner;
+  runner.max_logit_rows = static_cast<int64_t>(options->max_batch) * (kMaxDraftTokens + 1);
+  runner.max_rows = runner.max_logit_rows + options->prefill_chunk;
+  runner.max_context = options->max_context;
+  runner.kv_dtype = options->kv_dtype == KvDtype::kF16 ? DType::kF16 : DType::kF32;
+  HAAST_ASSIGN_OR_RETURN(models.target_runner, exec::Runner::Create(*models.target, *models.ops, *models.pool, *models.pages, runner));
+  if (models.draft) {
+    runner.max_logit_rows = options->max_batch;
+    HAAST_ASSIGN_OR_RETURN(models.draft_runner, exec::Runner::Create(*models.draft, *models.ops, *models.pool, *models.pages, runner));
+  }
+  return models;
+}
+
+}  // namespace haast::engine

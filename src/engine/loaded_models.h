@@ -1,0 +1,37 @@
+// Target and draft head as loaded for one engine.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "exec/runner.h"
+#include "haast/engine.h"
+#include "io/model_file.h"
+#include "model/eagle3.h"
+#include "model/llama.h"
+
+namespace haast::engine {
+
+struct LoadedModels {
+  std::unique_ptr<base::ThreadPool> pool;
+  const kernels::Ops* ops = nullptr;
+  std::unique_ptr<io::ModelFile> target_file;   // the models read embedding rows from the mapped files
+  std::unique_ptr<io::ModelFile> draft_file;
+  std::unique_ptr<model::Llama> target;
+  std::unique_ptr<model::Eagle3Head> draft;     // null: no head
+  std::unique_ptr<kv::PagePool> pages;
+  std::unique_ptr<exec::Runner> target_runner;
+  std::unique_ptr<exec::Runner> draft_runner;   // null without a head
+  ModelInfo target_info;
+  ModelInfo draft_info;
+};
+
+// Checks the options, fills in what they leave open (`*options` then holds what is used) and loads.
+Result<LoadedModels> LoadModels(EngineOptions* options);
+
+// Most drafts of one round.
+inline constexpr int kMaxDraftTokens = 7;
+
+ModelInfo DescribeModel(const io::ModelFile& file);
+
+}  // namespace haast::engine

@@ -1,0 +1,34 @@
+// One running request.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "haast/event.h"
+#include "haast/request.h"
+#include "kv/kv_seq.h"
+#include "spec/drafter.h"
+
+namespace haast::engine {
+
+// Invariant between steps: tokens.size() > kv.length(). The tokens from kv.length() on have no KV yet: a prompt being
+// prefilled, or the one newest token of a decoding request.
+struct Sequence {
+  RequestId id = 0;
+  Request request;
+  std::vector<int32_t> tokens;    // prompt, then generated
+  kv::KvSeq kv;
+  spec::DraftState draft;
+  spec::DraftTree tree;           // drafts of the round in flight
+  SpeculationStats stats;
+  double submitted = 0.0;         // seconds on the monotonic clock
+  double started = 0.0;
+  double first_token = 0.0;
+
+  int64_t pending() const { return static_cast<int64_t>(tokens.size()) - kv.length(); }
+  int64_t generated() const { return static_cast<int64_t>(tokens.size() - request.prompt.size()); }
+  int64_t remaining() const { return request.max_tokens - generated(); }
+  bool speculates() const { return request.speculation.algorithm != SpeculativeAlgorithm::kNone; }
+};
+
+}  // namespace haast::engine

@@ -1,0 +1,79 @@
+// Runs one model over one batch: builds the launch's metadata, has it checked and planned, launches, keeps the outputs.
+// Target and draft head each have a runner; neither knows which it is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attention/backend.h"
+#include "attention/metadata_builder.h"
+#include "core/arena.h"
+#include "kv/kv_cache.h"
+#include "kv/page_pool.h"
+#include "model/model.h"
+
+namespace haast::exec {
+
+struct RunnerOptions {
+  int64_t max_rows = 0;        // rows of one launch
+  int64_t max_logit_rows = 0;  // of those, rows that need logits
+  int64_t max_context = 0;     // tokens of one sequence
+  DType kv_dtype = DType::kF16;
+};
+
+// One launch. Rows are ordered by sequence.
+struct Batch {
+  attention::ForwardMode mode = attention::ForwardMode::kIdle;
+  std::span<const attention::SequenceRows> sequences;
+  std::span<const int32_t> owners;          // [B] page owner of each sequence
+  std::span<const int32_t> ids;             // [R]
+  const float* features = nullptr;          // draft heads: [R, width]
+  bool features_are_taps = false;
+  std::span<const int32_t> logit_rows;      // ascending rows
+  bool want_taps = false;                   // targets
+};
+
+class Runner {
+ public:
+  // `model`, `ops`, `pool` and `pages` outlive the runner, which owns the KV cache of its model: pages.num_slots() slots.
+  static Result<std::unique_ptr<Runner>> Create(model::Model& model, const kernels::Ops& ops, base::ThreadPool& pool,
+                                                const kv::PagePool& pages, const RunnerOptions& options);
+
+  // Outputs are valid until the next Run. A refused launch changes nothing but the outputs. An empty batch is Idle: it
+  // launches nothing.
+  Status Run(const Batch& batch);
+
+  // The i-th of batch.logit_rows; [model.logits_width()].
+  std::span<const float> logits(int64_t i) const { return {logits_.as<float>() + i * model_.logits_width(), static_cast<size_t>(model_.logits_width())}; }
+  const float* taps(int64_t row) const { return taps_.as<float>() + row * model_.tap_width(); }
+  const float* carried(int64_t row) const { return carried_.as<float>() + row * model_.config().hidden_size; }
+
+  const model::Model& model() const { return model_; }
+  const attention::ForwardMetadata& metadata() const { return metadata_; }
+  kv::KvCache& cache() { return cache_; }
+  const RunnerOptions& options() const { return options_; }
+
+ private:
+  Runner(model::Model& model, const kernels::Ops& ops, base::ThreadPool& pool, const kv::PagePool& pages, const RunnerOptions& options)
+      : model_(model), ops_(ops), pool_(pool), pages_(pages), options_(options) {}
+  Status CheckSizes(const Batch& batch) const;
+
+  model::Model& model_;
+  const kernels::Ops& ops_;
+  base::ThreadPool& pool_;
+  const kv::PagePool& pages_;
+  RunnerOptions options_;
+  kv::KvCache cache_;
+  std::vector<attention::LayerCache> layer_caches_;
+  std::unique_ptr<attention::Backend> attention_;
+  attention::ForwardMetadata metadata_;
+  kernels::Workspace workspace_;
+  Arena arena_;
+  Buffer logits_;   // [max_logit_rows, V]
+  Buffer taps_;     // [max_rows, tap_width]
+  Buffer carried_;  // [max_rows, H], draft heads
+};
+
+}  // namespace haast::exec
