@@ -23,8 +23,9 @@ class KvSeq {
   // Target KV is now valid for `length` tokens (grows after a launch, shrinks by truncation); within the reservation.
   void Commit(int64_t length, int page_size);
   void CommitDraft(int64_t length, int page_size);
-  // Gives back pages beyond the committed length and all of them.
+  // Gives back pages beyond the committed tokens and draft entries.
   void ReleaseSurplus(PagePool* pool);
+  // Gives back all pages and forgets every token; harmless where none are held.
   void Release(PagePool* pool);
 
  private:

@@ -1,0 +1,180 @@
+#include "attention/metadata_builder.h"
+
+#include <algorithm>
+#include <limits>
+
+#ifdef HAAST_CHECKED
+#include <cstring>
+#endif
+
+#include "base/format.h"
+
+namespace haast::attention {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxTreeRows = 64;  // bits of one tree_mask word
+
+struct Totals {
+  int64_t rows = 0;
+  int64_t entries = 0;
+  int64_t widest_row = 0;  // pages
+  int64_t max_q_len = 0;
+  int64_t max_kv_len = 0;
+};
+
+// What the messages of one sequence begin and end with.
+struct Where {
+  const char* mode;
+  size_t sequence;
+  size_t batch;
+};
+
+int64_t PagesOf(int64_t tokens, int page_size) { return tokens / page_size + (tokens % page_size != 0 ? 1 : 0); }
+
+Status CheckTree(const Where& where, const SequenceRows& sequence) {
+  const auto& parents = sequence.tree_parents;
+  if (parents.empty()) return {};
+  if (static_cast<int64_t>(parents.size()) != sequence.num_rows) {
+    return Err(ErrorCode::kInvalidArgument, "{}: {} tree parents for {} rows (sequence {} of {})", where.mode, parents.size(),
+               sequence.num_rows, where.sequence, where.batch);
+  }
+  if (sequence.num_rows > kMaxTreeRows) {
+    return Err(ErrorCode::kInvalidArgument, "{}: a tree of {} rows, at most {} fit the mask (sequence {} of {})", where.mode,
+               sequence.num_rows, kMaxTreeRows, where.sequence, where.batch);
+  }
+  for (int64_t row = 0; row < sequence.num_rows; ++row) {
+    if (parents[row] < -1 || parents[row] >= row) {
+      return Err(ErrorCode::kInvalidArgument,
+                 "{}: row {} of the tree has parent {}, which must be -1 or an earlier row (sequence {} of {})", where.mode, row,
+                 parents[row], where.sequence, where.batch);
+    }
+  }
+  return {};
+}
+
+Status CheckSequence(const Where& where, int page_size, const SequenceRows& sequence) {
+  if (sequence.kv_before < 0 || sequence.num_rows < 0) {
+    return Err(ErrorCode::kInvalidArgument,
+               "{}: {} tokens before the launch and {} rows in it; both must be at least 0 (sequence {} of {})", where.mode,
+               sequence.kv_before, sequence.num_rows, where.sequence, where.batch);
+  }
+  if (sequence.kv_before > kMaxInt32 || sequence.num_rows > kMaxInt32 - sequence.kv_before) {
+    return Err(ErrorCode::kInvalidArgument, "{}: {} + {} tokens exceed the 32-bit limit {} (sequence {} of {})", where.mode,
+               sequence.kv_before, sequence.num_rows, kMaxInt32, where.sequence, where.batch);
+  }
+  const int64_t pages = PagesOf(sequence.kv_before + sequence.num_rows, page_size);
+  if (static_cast<int64_t>(sequence.pages.size()) < pages) {
+    return Err(ErrorCode::kInvalidArgument, "{}: {} tokens need {} pages of {} slots but the sequence has {} (sequence {} of {})",
+               where.mode, sequence.kv_before + sequence.num_rows, pages, page_size, sequence.pages.size(), where.sequence, where.batch);
+  }
+  const int64_t num_addressable = (kMaxInt32 + 1) / page_size;
+  for (int64_t i = 0; i < pages; ++i) {
+    if (sequence.pages[i] < 0 || sequence.pages[i] >= num_addressable) {
+      return Err(ErrorCode::kInvalidArgument, "{}: page {} of the sequence has id {}, outside [0, {}) (sequence {} of {})", where.mode, i,
+                 sequence.pages[i], num_addressable, where.sequence, where.batch);
+    }
+  }
+  return CheckTree(where, sequence);
+}
+
+Result<Totals> CheckAll(ForwardMode mode, int page_size, std::span<const SequenceRows> sequences) {
+  const char* name = ForwardModeName(mode);
+  if (page_size < 1) return Err(ErrorCode::kInvalidArgument, "{}: page size {} must be at least 1", name, page_size);
+  Totals totals;
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    const SequenceRows& sequence = sequences[b];
+    HAAST_RETURN_IF_ERROR(CheckSequence({name, b, sequences.size()}, page_size, sequence));
+    const int64_t kv_len = sequence.kv_before + sequence.num_rows;
+    totals.rows += sequence.num_rows;
+    totals.entries += kv_len;
+    totals.widest_row = std::max(totals.widest_row, PagesOf(kv_len, page_size));
+    totals.max_q_len = std::max(totals.max_q_len, sequence.num_rows);
+    totals.max_kv_len = std::max(totals.max_kv_len, kv_len);
+    if (totals.entries > kMaxInt32) {
+      return Err(ErrorCode::kInvalidArgument, "{}: {} KV entries up to sequence {} of {} exceed the 32-bit limit {}; use a smaller batch",
+                 name, totals.entries, b, sequences.size(), kMaxInt32);
+    }
+  }
+  return totals;
+}
+
+// Every element is written afterwards; checked builds make sure that one which is not cannot look plausible.
+template <typename T>
+T* Resize(std::vector<T>* values, int64_t size) {
+  values->resize(static_cast<size_t>(size));
+#ifdef HAAST_CHECKED
+  if (size > 0) std::memset(values->data(), 0x7f, values->size() * sizeof(T));
+#endif
+  return values->data();
+}
+
+void FillSlots(std::span<const int32_t> pages, int page_size, int64_t count, int32_t* slots) {
+  for (size_t i = 0; count > 0; ++i) {
+    const int32_t base = pages[i] * page_size;
+    const int32_t n = static_cast<int32_t>(std::min<int64_t>(page_size, count));
+    for (int32_t offset = 0; offset < n; ++offset) slots[offset] = base + offset;
+    slots += n;
+    count -= n;
+  }
+}
+
+void FillRows(const SequenceRows& sequence, int32_t* positions, uint64_t* masks) {
+  const int32_t before = static_cast<int32_t>(sequence.kv_before);
+  if (sequence.tree_parents.empty()) {
+    for (int64_t row = 0; row < sequence.num_rows; ++row) {
+      positions[row] = before + static_cast<int32_t>(row);
+      masks[row] = 0;
+    }
+    return;
+  }
+  for (int64_t row = 0; row < sequence.num_rows; ++row) {
+    const int32_t parent = sequence.tree_parents[row];
+    positions[row] = parent < 0 ? before : positions[parent] + 1;
+    masks[row] = (parent < 0 ? 0 : masks[parent]) | uint64_t{1} << row;
+  }
+}
+
+}  // namespace
+
+Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRows> sequences, ForwardMetadata* out) {
+  out->Clear();
+  HAAST_ASSIGN_OR_RETURN(const Totals totals, CheckAll(mode, page_size, sequences));
+  const int64_t batch = static_cast<int64_t>(sequences.size());
+  out->mode = mode;
+  out->page_size = page_size;
+  out->max_q_len = totals.max_q_len;
+  out->max_kv_len = totals.max_kv_len;
+  out->block_table_stride = totals.widest_row;
+  int32_t* qo_indptr = Resize(&out->qo_indptr, batch + 1);
+  int32_t* kv_indptr = Resize(&out->kv_indptr, batch + 1);
+  int32_t* kv_indices = Resize(&out->kv_indices, totals.entries);
+  int32_t* block_table = Resize(&out->block_table, batch * totals.widest_row);
+  int64_t* kv_len = Resize(&out->kv_len, batch);
+  int32_t* out_slots = Resize(&out->out_slots, totals.rows);
+  int32_t* positions = Resize(&out->positions, totals.rows);
+  uint8_t* tree_flags = Resize(&out->tree_flags, batch);
+  uint64_t* tree_mask = Resize(&out->tree_mask, totals.rows);
+
+  qo_indptr[0] = 0;
+  kv_indptr[0] = 0;
+  for (int64_t b = 0; b < batch; ++b) {
+    const SequenceRows& sequence = sequences[b];
+    const int64_t row = qo_indptr[b];
+    const int64_t entry = kv_indptr[b];
+    kv_len[b] = sequence.kv_before + sequence.num_rows;
+    qo_indptr[b + 1] = static_cast<int32_t>(row + sequence.num_rows);
+    kv_indptr[b + 1] = static_cast<int32_t>(entry + kv_len[b]);
+    FillSlots(sequence.pages, page_size, kv_len[b], kv_indices + entry);
+    std::copy_n(kv_indices + entry + sequence.kv_before, sequence.num_rows, out_slots + row);
+    int32_t* table = block_table + b * totals.widest_row;
+    const int64_t pages = PagesOf(kv_len[b], page_size);
+    std::copy_n(sequence.pages.data(), pages, table);
+    std::fill(table + pages, table + totals.widest_row, -1);
+    tree_flags[b] = sequence.tree_parents.empty() ? 0 : 1;
+    FillRows(sequence, positions + row, tree_mask + row);
+  }
+  return {};
+}
+
+}  // namespace haast::attention
