@@ -7,13 +7,19 @@ FUZZ_SECONDS ?= 120
 # Thread sanitizer of g++ 12 cannot map its shadow where the kernel randomises addresses widely.
 NO_ASLR := setarch $(shell uname -m) -R
 
-.PHONY: run test build deps lint-deps model chat bench format format-check lint asan tsan checked fuzz clean help
+.PHONY: run test test-long build deps lint-deps model chat bench format format-check lint clippy asan tsan checked fuzz clean help
 
 run: build model  ## build, fetch the default model, answer PROMPT with speculation on
 	build/haast generate --stats "$(PROMPT)"
 
 test: build model  ## build and run all tests
 	ctest --preset release -j $(JOBS)
+
+test-long: build model  ## also the long sweeps (exactness, acceptance)
+	cmake --preset release -D HAAST_LONG_TESTS=ON
+	cmake --build --preset release -j $(JOBS)
+	ctest --preset release -j $(JOBS) -L long
+	cmake --preset release -D HAAST_LONG_TESTS=OFF
 
 chat: build model  ## talk to the default model
 	build/haast chat
@@ -43,10 +49,14 @@ format-check: lint-deps
 lint: lint-deps  ## layers, sizes, format, clang-tidy, clippy
 	python3 scripts/check_layers.py
 	python3 scripts/size_report.py
+	python3 scripts/check_docs.py
 	scripts/format.sh --check
 	cmake --preset release
 	python3 scripts/run_clang_tidy.py --build build
-	cargo clippy --manifest-path src/text/rust/Cargo.toml --locked --all-targets -- -D warnings
+	$(MAKE) clippy
+
+clippy: lint-deps  ## Rust lints
+	cargo clippy --manifest-path src/text/rust/Cargo.toml --target-dir build/clippy --locked --all-targets -- -D warnings
 
 checked: deps model  ## tests with poisoned buffers and page ownership checks
 	cmake --preset checked

@@ -11,6 +11,7 @@ endif()
 
 option(HAAST_WERROR "Treat warnings as errors" ON)
 option(HAAST_CHECKED "Poison reusable buffers and check page ownership at every launch" OFF)
+option(HAAST_LONG_TESTS "Also run the tests labelled long (sweeps of minutes)" OFF)
 option(HAAST_FUZZ "Build the libFuzzer programs of haast_fuzz (needs clang); without it they replay their corpus as tests" OFF)
 set(HAAST_SANITIZE "" CACHE STRING "Sanitizers, for example 'address,undefined' or 'thread'")
 
@@ -56,15 +57,19 @@ endfunction()
 enable_testing()
 find_package(GTest REQUIRED)
 
-# haast_test(NAME SOURCES a_test.cc DEPS haast_core ... [LABELS slow]): one test binary, run by ctest.
+# haast_test(NAME SOURCES a_test.cc DEPS haast_core ... [ARGS --flag ...] [LABELS long]): one test binary, run by ctest from the repository's
+# root. A test labelled long is built always and run only with HAAST_LONG_TESTS.
 function(haast_test NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;ARGS;LABELS" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
   target_link_libraries(${NAME} PRIVATE haast_options ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
-  add_test(NAME ${NAME} COMMAND ${NAME} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME ${NAME} COMMAND ${NAME} ${ARG_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${NAME} PROPERTIES TIMEOUT 900)
   if(ARG_LABELS)
     set_tests_properties(${NAME} PROPERTIES LABELS "${ARG_LABELS}")
+    if("long" IN_LIST ARG_LABELS AND NOT HAAST_LONG_TESTS)
+      set_tests_properties(${NAME} PROPERTIES DISABLED TRUE)
+    endif()
   endif()
 endfunction()
 

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Fails where the Markdown pages promise what the tree does not hold: relative links, paths in backticks, make targets, unfinished words.
+
+    scripts/check_docs.py [--root DIR]
+
+Also fails for such words in any source file: what is left undone is said where the work is planned, not in the code.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+TREE_PATH = re.compile(r"`((?:src|include|scripts|bench|cmake|docs|models|tests|examples|train)/[\w./-]+)`")
+MAKE = re.compile(r"(?:^|[`\s])(?:make|\./run) ([a-z][a-z-]*)", re.MULTILINE)
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+SOURCES = (".h", ".cc", ".cu", ".cuh", ".rs", ".py", ".sh", ".cmake", ".txt", ".md", ".json")
+
+
+def tracked_files(root):
+    listed = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True)
+    names = listed.stdout.splitlines() if listed.returncode == 0 else [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
+    return sorted(n for n in names if (root / n).is_file())
+
+
+def line_of(text, match):
+    return text[:match.start(1)].count("\n") + 1
+
+
+def check_page(root, name, text, targets):
+    folder = (root / name).parent
+    for match in LINK.finditer(text):
+        if "://" not in match[1] and not match[1].startswith("mailto:") and not (folder / match[1]).exists():
+            yield f"{name}:{line_of(text, match)}: link to {match[1]}, which does not exist"
+    for match in TREE_PATH.finditer(text):
+        if not (root / match[1]).exists():
+            yield f"{name}:{line_of(text, match)}: names {match[1]}, which does not exist"
+    for code in CODE.finditer(text):
+        for match in MAKE.finditer(code[0]):
+            if match[1] not in targets:
+                yield f"{name}:{text[:code.start() + match.start(1)].count(chr(10)) + 1}: make has no target {match[1]}"
+
+
+def check(root):
+    makefile = root / "Makefile"
+    targets = set(re.findall(r"^([a-z-]+):", makefile.read_text(), re.MULTILINE)) if makefile.exists() else set()
+    for name in tracked_files(root):
+        if not name.endswith(SOURCES) or "corpus" in name or name.startswith("tests/goldens/"):
+            continue
+        text = (root / name).read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), start=1):
+            if UNFINISHED.search(line):
+                yield f"{name}:{number}: unfinished: {line.strip()[:80]}"
+        if name.endswith(".md"):
+            yield from check_page(root, name, text, targets)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    violations = list(check(parser.parse_args().root.resolve()))
+    for violation in violations:
+        print(violation)
+    print(f"check_docs: {len(violations)} violations")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
