@@ -28,7 +28,7 @@ find_package(tl-expected REQUIRED)
 add_library(haast_options INTERFACE)
 target_include_directories(haast_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 # Exactness: a product and a sum are fused only where an intrinsic says so (docs/exactness.md).
-target_compile_options(haast_options INTERFACE -Wall -Wextra -ffp-contract=off)
+target_compile_options(haast_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off)
 if(HAAST_WERROR)
   target_compile_options(haast_options INTERFACE -Werror)
 endif()

@@ -1,0 +1,82 @@
+// The one loop: admit, draft, run the target, accept, commit, emit, let the drafter learn.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/loaded_models.h"
+#include "engine/sequence.h"
+#include "haast/engine.h"
+#include "sampling/sampler.h"
+
+namespace haast::engine {
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(EngineOptions options, LoadedModels models);
+
+  Result<RequestId> Submit(Request request) override;
+  void Cancel(RequestId id) override;
+  std::vector<Event> Step() override;
+  bool idle() const override { return unfinished_.load() == 0; }
+
+  const EngineOptions& options() const override { return options_; }
+  const ModelInfo& model() const override { return models_.target_info; }
+  const ModelInfo* draft() const override { return models_.draft ? &models_.draft_info : nullptr; }
+  EngineStats stats() const override;
+  int64_t target_bytes_per_pass() const override { return models_.target->bytes_per_pass(); }
+  int64_t draft_bytes_per_pass() const override { return models_.draft ? models_.draft->bytes_per_pass() : 0; }
+
+  // Page accounting and, when idle, that every page is free: for tests.
+  Status CheckInvariants() const;
+
+ private:
+  // A sequence's part in the step's target launch.
+  struct Share {
+    Sequence* sequence;
+    int64_t rows;         // committed tokens that get their KV now
+    int64_t first_row;    // of the launch
+    int64_t first_logit;  // -1: the prompt goes on, no logits
+  };
+
+  Status CheckRequest(const Request& request) const;
+  int64_t PagesNeeded(const Request& request) const;
+  void TakeInbox(std::vector<Event>* events);
+  void Admit();
+  Status Propose();
+  Status RunTarget();
+  void Accept(const Share& share, Event* event);
+  bool Emit(Sequence* sequence, int64_t logit, int32_t token, bool from_draft, Event* event);
+  Status Observe();
+  void Finish(Sequence* sequence, FinishReason reason, Event* event);
+  void FailStep(const Error& error, std::vector<Event>* events);
+  void RemoveFinished();
+
+  EngineOptions options_;
+  LoadedModels models_;
+  std::unique_ptr<spec::Drafter> drafter_;  // null without a head
+  sampling::SamplerScratch sampler_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
+  int32_t next_owner_ = 0;
+  EngineStats stats_;
+
+  // Arrays of one step, kept for their memory.
+  std::vector<Share> shares_;
+  std::vector<attention::SequenceRows> sequence_rows_;
+  std::vector<int32_t> owners_;
+  std::vector<int32_t> ids_;
+  std::vector<int32_t> logit_rows_;
+
+  // The inbox is all that other threads touch.
+  std::mutex inbox_mutex_;
+  std::vector<std::unique_ptr<Sequence>> inbox_;
+  std::vector<RequestId> cancelled_;
+  RequestId next_id_ = 1;
+  std::atomic<int64_t> unfinished_{0};
+};
+
+}  // namespace haast::engine

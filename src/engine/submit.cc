@@ -1,0 +1,82 @@
+// The front of the engine: creation, and what other threads may call.
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "engine/engine_impl.h"
+
+namespace haast {
+
+Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
+  EngineOptions resolved = options;
+  HAAST_ASSIGN_OR_RETURN(engine::LoadedModels models, engine::LoadModels(&resolved));
+  return std::make_unique<engine::EngineImpl>(std::move(resolved), std::move(models));
+}
+
+namespace engine {
+namespace {
+
+constexpr int kMaxLogprobs = 20;
+
+}  // namespace
+
+int64_t EngineImpl::PagesNeeded(const Request& request) const {
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  return kv::PagesFor(prompt + std::min(request.max_tokens, options_.max_context - prompt), options_.page_size);
+}
+
+Status EngineImpl::CheckRequest(const Request& request) const {
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  auto invalid = [](std::string message) { return MakeError(ErrorCode::kInvalidArgument, std::move(message)); };
+  if (prompt == 0) return invalid("the prompt is empty; give at least one token");
+  if (prompt >= options_.max_context) {
+    return invalid(fmt::format("the prompt has {} tokens, but the context is {} and the answer needs at least one; shorten the prompt",
+                               prompt, options_.max_context));
+  }
+  for (int64_t i = 0; i < prompt; ++i) {
+    if (request.prompt[i] < 0 || request.prompt[i] >= models_.target_info.vocab_size) {
+      return invalid(fmt::format("prompt[{}] = {} is outside the vocabulary of {}", i, request.prompt[i], models_.target_info.vocab_size));
+    }
+  }
+  if (request.max_tokens < 1) return invalid(fmt::format("max_tokens = {}: expected at least 1", request.max_tokens));
+  if (request.logprobs < -1 || request.logprobs > kMaxLogprobs) {
+    return invalid(fmt::format("logprobs = {}: expected -1 (none) to {}", request.logprobs, kMaxLogprobs));
+  }
+  HAAST_RETURN_IF_ERROR(sampling::CheckSamplingParams(request.sampling));
+  if (request.speculation.algorithm != SpeculativeAlgorithm::kNone) {
+    const int drafts = request.speculation.num_draft_tokens;
+    if (drafts < 1 || drafts > kMaxDraftTokens) {
+      return invalid(fmt::format("num_draft_tokens = {}: expected 1 to {} (drafts, the root excluded)", drafts, kMaxDraftTokens));
+    }
+    if (!drafter_) return invalid("speculation was asked for, but the engine has no draft head; load one or turn speculation off");
+  }
+  const int64_t pages = PagesNeeded(request);
+  const int64_t total = models_.pages->num_pages() - 1;
+  if (pages > total) {
+    return invalid(fmt::format("the request needs {} KV pages of {} tokens, but the pool has {}; lower max_tokens or enlarge the pool", pages,
+                               options_.page_size, total));
+  }
+  return {};
+}
+
+Result<RequestId> EngineImpl::Submit(Request request) {
+  HAAST_RETURN_IF_ERROR(CheckRequest(request));
+  auto sequence = std::make_unique<Sequence>();
+  sequence->tokens = request.prompt;
+  sequence->request = std::move(request);
+  sequence->submitted = base::NowSeconds();
+  std::lock_guard lock(inbox_mutex_);
+  const RequestId id = next_id_++;
+  sequence->id = id;
+  inbox_.push_back(std::move(sequence));
+  unfinished_.fetch_add(1);
+  return id;
+}
+
+void EngineImpl::Cancel(RequestId id) {
+  std::lock_guard lock(inbox_mutex_);
+  cancelled_.push_back(id);
+}
+
+}  // namespace engine
+}  // namespace haast
