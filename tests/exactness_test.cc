@@ -1,0 +1,189 @@
+// The promise: tokens and logprob bits do not depend on speculation, batch mates, chunking or threads. Random tiny models;
+// contexts past 600 tokens and prefill chunks of 64 rows and more, below which an inexact engine can pass by accident.
+#include <gtest/gtest.h>
+
+#include "support/engine_harness.h"
+#include "support/tiny_models.h"
+
+namespace haast::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  TinyLlama llama;
+  TinyEagle3 head;
+  int page_size = 16;
+  KvDtype kv_dtype = KvDtype::kF16;
+};
+
+TinyEagle3 EchoHead(const TinyLlama& llama) {
+  TinyEagle3 head;
+  head.target = llama;
+  head.hidden = llama.hidden;
+  head.heads = llama.heads;
+  head.kv_heads = llama.kv_heads;
+  head.head_dim = llama.head_dim;
+  head.draft_vocab = llama.vocab / 2;
+  head.echo = true;
+  return head;
+}
+
+// Tied models of small layers repeat themselves now and then, so that the echo head has drafts accepted and rejected.
+TinyLlama Repeating(int heads, int kv_heads, int head_dim, int vocab) {
+  TinyLlama llama;
+  llama.heads = heads;
+  llama.kv_heads = kv_heads;
+  llama.head_dim = head_dim;
+  llama.vocab = vocab;
+  llama.tied = true;
+  llama.layer_scale = 0.4f;
+  return llama;
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  TinyLlama base = Repeating(4, 2, 16, 320);
+  cases.push_back({"echo", base, EchoHead(base), 16});
+
+  TinyLlama quantised = Repeating(4, 1, 32, 512);
+  quantised.dtype = DType::kQ4_1;
+  quantised.embedding_dtype = DType::kQ8_0;
+  quantised.hidden = 128;
+  quantised.intermediate = 192;
+  TinyEagle3 quantised_head = EchoHead(quantised);
+  quantised_head.norm_output = true;
+  quantised_head.fc_norm = true;
+  cases.push_back({"q4_1_one_kv_head", quantised, quantised_head, 7});
+
+  TinyLlama wide = Repeating(2, 2, 80, 300);
+  wide.attention_bias = true;
+  wide.dtype = DType::kBF16;
+  cases.push_back({"head_dim_80_page_1", wide, EchoHead(wide), 1, KvDtype::kF32});
+
+  TinyLlama groups = Repeating(8, 1, 8, 1000);
+  groups.dtype = DType::kQ8_0;
+  groups.llama3_rope = true;
+  cases.push_back({"group_8_page_64", groups, EchoHead(groups), 64});
+
+  // A head of random weights: wrong drafts change nothing but speed.
+  TinyLlama plain;
+  plain.layers = 3;
+  TinyEagle3 random_head;
+  random_head.target = plain;
+  random_head.norm_before_residual = true;
+  cases.push_back({"random_head", plain, random_head, 16});
+  return cases;
+}
+
+class Exactness : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    options_.model = WriteTinyGguf(GetParam().llama, dir_.Join("model.gguf"));
+    options_.draft = WriteTinyEagle3(GetParam().head, dir_.Join("head"));
+    options_.page_size = GetParam().page_size;
+    options_.kv_dtype = GetParam().kv_dtype;
+    options_.threads = 2;
+    const int vocab = GetParam().llama.vocab;
+    const int lengths[] = {5, 64, 131, 610, 1, 33};
+    for (size_t i = 0; i < std::size(lengths); ++i) {
+      Request request;
+      request.prompt = RandomIds(lengths[i], vocab, 100 + i);
+      request.max_tokens = 24;
+      request.logprobs = 0;
+      request.sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
+      request.sampling.seed = 7 * i;
+      requests_.push_back(request);
+    }
+    // The reference: each alone, plainly, the prompt whole, one thread.
+    EngineOptions reference = options_;
+    reference.threads = 1;
+    reference.prefill_chunk = 4096;
+    auto engine = MustCreate(reference);
+    for (const Request& request : requests_) reference_.push_back(RunRequests(*engine, {request})[0]);
+    for (const Answer& answer : reference_) ASSERT_EQ(answer.tokens.size(), 24u) << answer.error;
+  }
+
+  std::vector<Request> WithDrafts(int drafts) const {
+    std::vector<Request> requests = requests_;
+    for (Request& request : requests) {
+      if (drafts > 0) request.speculation = {SpeculativeAlgorithm::kEagle3, drafts};
+    }
+    return requests;
+  }
+
+  void ExpectAll(const std::vector<Answer>& answers, const std::string& what) const {
+    for (size_t i = 0; i < answers.size(); ++i) ExpectSameBits(reference_[i], answers[i], what + ", request " + std::to_string(i));
+  }
+
+  TempDir dir_;
+  EngineOptions options_;
+  std::vector<Request> requests_;
+  std::vector<Answer> reference_;
+};
+
+TEST_P(Exactness, ChainsOfEveryLengthAlone) {
+  auto engine = MustCreate(options_);
+  for (int drafts = 1; drafts <= 7; ++drafts) {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const Answer answer = RunRequests(*engine, {WithDrafts(drafts)[i]})[0];
+      ExpectSameBits(reference_[i], answer, "chain of " + std::to_string(drafts) + ", request " + std::to_string(i));
+    }
+  }
+}
+
+TEST_P(Exactness, ChunksAndThreadsInABatch) {
+  for (int chunk : {1, 7, 64, 4096}) {
+    for (int threads : {1, 2, 3}) {
+      EngineOptions options = options_;
+      options.prefill_chunk = chunk;
+      options.threads = threads;
+      auto engine = MustCreate(options);
+      ExpectAll(RunRequests(*engine, WithDrafts(3)), "chunk " + std::to_string(chunk) + ", threads " + std::to_string(threads));
+    }
+  }
+}
+
+TEST_P(Exactness, MixedBatchesAndLateArrivals) {
+  for (int mates = 2; mates <= 8; ++mates) {
+    EngineOptions options = options_;
+    options.max_batch = mates;
+    options.prefill_chunk = 50;
+    auto engine = MustCreate(options);
+    std::vector<Request> requests = WithDrafts(0);
+    std::vector<int> delays;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const int drafts = static_cast<int>((i * 3 + mates) % 8);
+      if (drafts > 0) requests[i].speculation = {SpeculativeAlgorithm::kEagle3, drafts};
+      delays.push_back(static_cast<int>((i * 5 + mates) % 11));
+    }
+    ExpectAll(RunRequests(*engine, requests, delays), "batch of " + std::to_string(mates));
+  }
+}
+
+TEST_P(Exactness, OtherKernelsGiveTheirOwnExactness) {
+  EngineOptions options = options_;
+  options.backend = "ref";
+  auto engine = MustCreate(options);
+  std::vector<Request> requests = WithDrafts(0);
+  requests.resize(3);
+  std::vector<Request> drafted = WithDrafts(5);
+  drafted.resize(3);
+  const std::vector<Answer> plain = RunRequests(*engine, requests);
+  const std::vector<Answer> speculated = RunRequests(*engine, drafted);
+  for (size_t i = 0; i < plain.size(); ++i) ExpectSameBits(plain[i], speculated[i], "ref, request " + std::to_string(i));
+}
+
+TEST_P(Exactness, EchoHeadsHaveDraftsAcceptedAndRejected) {
+  if (!GetParam().head.echo) return;
+  auto engine = MustCreate(options_);
+  RunRequests(*engine, WithDrafts(4));
+  const SpeculationStats stats = engine->stats().speculation;
+  EXPECT_GT(stats.accepted, stats.drafted / 50);
+  EXPECT_LT(stats.accepted, stats.drafted);
+  EXPECT_EQ(stats.emitted, stats.accepted + stats.rounds);
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, Exactness, ::testing::ValuesIn(Cases()), [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace haast::testing
