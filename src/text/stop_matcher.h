@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "haast/result.h"
@@ -14,9 +15,10 @@ namespace haast::text {
 // A compiled set of stop strings (Aho and Corasick, "Efficient string matching", 1975). Immutable, shared by the matchers of one request.
 class StopSet {
  public:
-  // An empty list is valid and never matches. Errors (kInvalidArgument): an empty stop string, more than kMaxStrings of
-  // them, or more than kMaxBytes in all.
+  // An empty list is valid and never matches. Errors (kInvalidArgument): a stop string that is empty or not UTF-8, more
+  // than kMaxStrings of them, or more than kMaxBytes in all.
   static Result<std::shared_ptr<const StopSet>> Create(std::vector<std::string> stops);
+  StopSet() = default;  // matches nothing
 
   const std::vector<std::string>& stops() const { return stops_; }
 
@@ -31,11 +33,13 @@ class StopSet {
     int32_t depth = 0;   // length of the prefix this node stands for
     int32_t stop = -1;   // the longest stop string that ends here
   };
-  int32_t Child(int32_t node, uint8_t byte) const;
+  void Build();
+  int32_t AddChild(int32_t node, uint8_t byte);
+  int32_t Child(int32_t node, uint8_t byte) const;  // -1: none
   int32_t Next(int32_t node, uint8_t byte) const;
 
   std::vector<std::string> stops_;
-  std::vector<Node> nodes_;  // [0] is the empty prefix
+  std::vector<Node> nodes_ = std::vector<Node>(1);  // [0] is the empty prefix
 };
 
 // Follows one text. The stop that *ends* first wins, and of those that end at the same byte the longest, so the kept text

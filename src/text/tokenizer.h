@@ -68,6 +68,9 @@ class Tokenizer {
 
   Tokenizer() = default;
   Status LoadTable();
+  Status SetSpecialIds(const TextAssets& assets);
+  // Appends what `id` adds to a text; `at_start` is true until the first token that has a text, special or not.
+  void AppendBytes(int32_t id, bool skip_special, bool* at_start, std::string* out) const;
 
   haast_tokenizer* handle_ = nullptr;  // owned
   std::string source_;
