@@ -1,0 +1,192 @@
+#include "kernels/cpu/linear.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernels/cpu/linear_kernels.h"
+
+namespace haast::kernels {
+namespace {
+
+// Up to here every thread prepares all rows for itself: that costs less than waiting for the others.
+constexpr int64_t kRowsPreparedByAll = 2;
+// Prepared rows that one pass over the weights may read: they should stay in the second-level cache.
+constexpr int64_t kPassBytes = 160 << 10;
+
+// Rows [first, first + rows) of this part form one register block.
+struct Group {
+  int64_t first;
+  int rows;
+};
+
+// One `linear` call as all threads see it.
+class Launch {
+ public:
+  Launch(const IsaKernels& isa, const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace, int threads)
+      : isa_(isa), input_(input), tasks_(tasks), k_(tasks[0].weight->k) {
+    for (const LinearTask& task : tasks) {
+      const PackedWeight& weight = *task.weight;
+      HAAST_CHECK(weight.k == k_) << "products of one launch have " << k_ << " and " << weight.k << " columns";
+      HAAST_CHECK(weight.layout > kNoLayout && weight.layout < kNumLayouts) << "layout " << weight.layout;
+      HAAST_CHECK(task.ld_out >= weight.n) << "ld_out " << task.ld_out << " for " << weight.n << " features";
+      (IsFloatTask(task) ? any_float_ : any_quant_) = true;
+      total_bytes_ += Tiles(weight) * TileBytesOf(weight);
+    }
+    HAAST_CHECK(k_ <= workspace.max_k()) << k_ << " columns in a workspace for " << workspace.max_k();
+    HAAST_CHECK(input.ld_x >= k_) << "ld_x " << input.ld_x << " for " << k_ << " columns";
+    part_rows_ = std::min(input.rows, workspace.max_rows());
+    all_prepare_ = input.rows <= kRowsPreparedByAll && input.rows * threads <= workspace.max_rows() + kSpareRows;
+    const int64_t copies = all_prepare_ ? threads : 1;
+    quant_ = workspace.data();
+    float_ = quant_ + (any_quant_ ? (copies * part_rows_ * QuantRowBytes(k_) + 63) / 64 * 64 : 0);
+  }
+
+  void RunThread(int thread, int threads, base::ThreadPool& pool) const {
+    for (int64_t part = 0; part < input_.rows; part += part_rows_) {
+      const int64_t rows = std::min(part_rows_, input_.rows - part);
+      if (all_prepare_) {
+        const int64_t mine = thread * rows;
+        Prepare(part, rows, mine, 0, Blocks());
+        Multiply(part, rows, mine, thread, threads);
+        continue;
+      }
+      if (part > 0) pool.Barrier();  // the previous part's rows are no longer read
+      const auto [begin, end] = base::Share(Groups(rows) * Blocks(), thread, threads);
+      Prepare(part, rows, 0, begin, end);
+      pool.Barrier();
+      Multiply(part, rows, 0, thread, threads);
+    }
+  }
+
+ private:
+  static bool IsFloatTask(const LinearTask& task) { return Format(static_cast<Layout>(task.weight->layout)).bits == 0; }
+  static int64_t Tiles(const PackedWeight& weight) { return (weight.n + kTileRows - 1) / kTileRows; }
+  static int64_t TileBytesOf(const PackedWeight& weight) { return TileBytes(static_cast<Layout>(weight.layout), weight.k); }
+
+  int64_t Blocks() const { return (k_ + kBlock - 1) / kBlock; }
+  int64_t Groups(int64_t rows) const { return (rows + isa_.group - 1) / isa_.group; }
+  // Sizes differ by one at most, so that no register block is nearly empty.
+  Group GroupAt(int64_t index, int64_t rows) const {
+    const auto [begin, end] = base::Share(rows, static_cast<int>(index), static_cast<int>(Groups(rows)));
+    return {begin, static_cast<int>(end - begin)};
+  }
+
+  // Prepares the blocks [begin, end) of the part, counted group by group, into the workspace rows from `base_row` on.
+  void Prepare(int64_t part, int64_t rows, int64_t base_row, int64_t begin, int64_t end) const {
+    const int64_t blocks = Blocks();
+    if (all_prepare_) end = Groups(rows) * blocks;
+    for (int64_t g = begin / blocks; g * blocks < end; ++g) {
+      const Group group = GroupAt(g, rows);
+      PrepareArgs args{.input = &input_, .row = 0, .k = k_, .begin = 0, .end = 0, .group = group.rows, .member = 0, .out = nullptr};
+      args.begin = std::max(begin - g * blocks, int64_t{0}) * kBlock;
+      args.end = std::min(std::min(end - g * blocks, blocks) * kBlock, k_);
+      for (int m = 0; m < group.rows; ++m) {
+        args.row = part + group.first + m;
+        args.member = m;
+        args.out = quant_ + (base_row + group.first) * QuantRowBytes(k_);
+        if (any_quant_) isa_.prepare_quant[static_cast<int>(input_.prologue)](args);
+        args.out = float_ + (base_row + group.first) * FloatRowBytes(k_);
+        if (any_float_) isa_.prepare_float[static_cast<int>(input_.prologue)](args);
+      }
+    }
+  }
+
+  void Multiply(int64_t part, int64_t rows, int64_t base_row, int thread, int threads) const {
+    const int64_t row_bytes = any_float_ ? FloatRowBytes(k_) : QuantRowBytes(k_);
+    const int64_t groups_per_pass = std::max(kPassBytes / std::max(row_bytes, int64_t{1}) / isa_.group, int64_t{1});
+    const int64_t groups = Groups(rows);
+    for (int64_t g = 0; g < groups; g += groups_per_pass) {
+      // The weights' bytes are shared out evenly over all tasks together, in whole tiles.
+      int64_t before = 0;
+      for (const LinearTask& task : tasks_) {
+        const int64_t tile_bytes = TileBytesOf(*task.weight);
+        const auto boundary = [&](int t) {
+          const int64_t tile = (total_bytes_ * t / threads - before + tile_bytes - 1) / tile_bytes;
+          return std::clamp(tile, int64_t{0}, Tiles(*task.weight));
+        };
+        const int64_t begin = boundary(thread);
+        const int64_t end = boundary(thread + 1);
+        before += Tiles(*task.weight) * tile_bytes;
+        if (begin < end) MultiplyTask(task, begin, end, {part, rows, base_row, g, std::min(g + groups_per_pass, groups)});
+      }
+    }
+  }
+
+  struct Pass {
+    int64_t part, rows, base_row, group_begin, group_end;
+  };
+
+  // Tiles [begin, end) of one task: each stays in the first-level cache while it meets all register blocks of the pass.
+  void MultiplyTask(const LinearTask& task, int64_t begin, int64_t end, const Pass& pass) const {
+    const PackedWeight& weight = *task.weight;
+    TileArgs args{};
+    args.tile_bytes = TileBytesOf(weight);
+    args.k = k_;
+    args.ld_out = task.ld_out;
+    args.accumulate = task.accumulate;
+    const bool one_group = pass.group_end - pass.group_begin == 1;
+    const int64_t step = one_group ? end - begin : 1;
+    args.tiles = step;
+    for (int64_t tile = begin; tile < end; tile += step) {
+      args.w = weight.data.data() + tile * args.tile_bytes;
+      args.bias = task.bias == nullptr ? nullptr : task.bias + tile * kTileRows;
+      args.features = weight.n - tile * kTileRows;
+      for (int64_t g = pass.group_begin; g < pass.group_end; ++g) {
+        const Group group = GroupAt(g, pass.rows);
+        const int64_t row = pass.base_row + group.first;
+        args.act = IsFloatTask(task) ? float_ + row * FloatRowBytes(k_) : quant_ + row * QuantRowBytes(k_);
+        args.out = task.out + (pass.part + group.first) * task.ld_out + tile * kTileRows;
+        isa_.tile[weight.layout][group.rows](args);
+      }
+    }
+  }
+
+  const IsaKernels& isa_;
+  const LinearInput& input_;
+  const std::span<const LinearTask> tasks_;
+  const int64_t k_;
+  bool any_quant_ = false;
+  bool any_float_ = false;
+  bool all_prepare_ = false;
+  int64_t total_bytes_ = 0;
+  int64_t part_rows_ = 0;
+  uint8_t* quant_ = nullptr;  // prepared rows in the workspace
+  uint8_t* float_ = nullptr;
+};
+
+template <const IsaKernels& (*kIsa)()>
+void Linear(const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace, base::ThreadPool& pool) {
+  RunLinear(kIsa(), input, tasks, workspace, pool);
+}
+
+template <const IsaKernels& (*kIsa)()>
+const LinearKernels& KernelsOf() {
+  static const LinearKernels kernels = {PackWeight, Linear<kIsa>, kIsa().rms_norm_row, kIsa().silu_mul_row};
+  return kernels;
+}
+
+}  // namespace
+
+void RunLinear(const IsaKernels& isa, const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace,
+               base::ThreadPool& pool) {
+  if (input.rows == 0 || tasks.empty()) return;
+  const Launch launch(isa, input, tasks, workspace, pool.size());
+  pool.Run([&](int thread, int threads) { launch.RunThread(thread, threads, pool); });
+}
+
+const LinearKernels& LinearFor(base::Isa isa) {
+  HAAST_CHECK(base::IsaSupported(isa)) << "this processor has no " << base::IsaName(isa);
+  switch (isa) {
+    case base::Isa::kPortable: return KernelsOf<PortableLinear>();
+#if defined(__x86_64__)
+    case base::Isa::kAvx2: return KernelsOf<Avx2Linear>();
+    case base::Isa::kAvx512: return KernelsOf<Avx512Linear>();
+    case base::Isa::kAvx512Vnni: return KernelsOf<Avx512VnniLinear>();
+#else
+    default: break;
+#endif
+  }
+  return KernelsOf<PortableLinear>();
+}
+
+}  // namespace haast::kernels

@@ -1,0 +1,16 @@
+#if defined(__x86_64__)
+#define HAAST_VEC_AVX512
+#define HAAST_VEC_VNNI
+#include "kernels/cpu/linear_dot_bytes.h"
+#include "kernels/cpu/linear_rows.h"
+#include "kernels/cpu/linear_tiles.h"
+
+namespace haast::kernels {
+
+const IsaKernels& Avx512VnniLinear() {
+  static const IsaKernels kernels = MakeKernels<8>("avx512-vnni");
+  return kernels;
+}
+
+}  // namespace haast::kernels
+#endif
