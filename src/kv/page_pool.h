@@ -32,6 +32,7 @@ class PagePool {
   Status CheckAccounting() const;
 
  private:
+  friend class PagePoolTestPeer;  // damages the accounting to see it noticed
   int page_size_;
   std::vector<int32_t> free_;   // last in, first out: recently used pages are warm in cache
   std::vector<int32_t> owner_;  // [num_pages]
