@@ -21,8 +21,8 @@ struct RopeScaling {
 
 // EAGLE-3 / 3.1 head settings (SafeAILab, SpecForge and speculators spellings).
 struct Eagle3Config {
-  int64_t draft_vocab_size = 0;     // rows of the head's own lm_head; 0: it uses the target's
-  int64_t target_hidden_size = 0;   // width of one tapped feature
+  int64_t draft_vocab_size = 0;    // rows of the head's own lm_head; 0: it uses the target's
+  int64_t target_hidden_size = 0;  // width of one tapped feature
   int num_aux_hidden_states = 3;
   // Residual stream *entering* these target layers (0..n; n = before the final norm). Empty: [2, n/2, n-3] of the target.
   // Nested eagle_config ids are layer outputs (entered = id + 1); a top-level list is read as layers entered.

@@ -36,7 +36,7 @@ class ModelFile {
   const ModelConfig& config() const;
   // A draft head has none: empty tokenizer_json and empty vocabulary.
   const TextAssets& text() const;
-  const std::vector<NamedTensor>& tensors() const;  // sorted by name
+  const std::vector<NamedTensor>& tensors() const;        // sorted by name
   const TensorView* Find(const std::string& name) const;  // null where absent
   // The tensor was copied elsewhere: its mapped pages may go.
   void DropPages(const TensorView& view) const;
