@@ -1,0 +1,8 @@
+#define HAAST_VEC_AVX512
+#include "kernels/cpu/row_kernels_body.h"
+
+namespace haast::kernels {
+
+const RowKernels& Avx512RowKernels() { return kRowKernels; }
+
+}  // namespace haast::kernels
