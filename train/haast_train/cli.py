@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""haast-train --target MODEL --out DIR: data, training, evaluation, export. Every stage that is on disk is not done again."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from .data import Corpus, CorpusWriter, choose_draft_vocabulary, evaluation_guard, read_prompt_sets, write_json
+from .evaluate import evaluate, golden_trace, make_answers, mean_tau, merge_evaluations, table
+from .export import acceptance_table, export_head, head_config, model_card, read_head
+from .generate import Generator
+from .head import Eagle3Head, HeadSpec, unit_embedding
+from .prompts import read_conversations
+from .state import load_parts, unpack
+from .target import load_target
+from .tokenizer import load_tokenizer
+from .train import Trainer, TrainOptions
+
+SHARES = {"tasks": 0.5, "code": 0.14, "arithmetic": 0.16, "text": 0.12, "stubs": 0.08}  # of --texts
+
+
+def parser():
+    p = argparse.ArgumentParser(prog="haast-train", description="Trains an EAGLE-3 or 3.1 draft head; the target writes the data.")
+    a = p.add_argument
+    a("--target", required=True, help="a .gguf file (dequantised, as served) or a Hugging Face folder")
+    a("--tokenizer", help="folder with tokenizer.json and tokenizer_config.json (default: the target's own)")
+    a("--out", required=True, help="folder of the head; its subfolder work/ holds data and checkpoints")
+    a("--stage", choices=("all", "data", "train", "evaluate"), default="all", help="stop after data, or start from existing data")
+    a("--corpus", help="folder with data of an earlier run (default: OUT/work)")
+    a("--seed", type=int, default=1)
+    g = p.add_argument_group("data").add_argument
+    g("--texts", type=int, default=100_000, help="draws from seed tasks, arithmetic, code and text fragments")
+    g("--questions", type=int, default=150_000, help="questions that the target asks itself")
+    g("--follow-ups", type=int, default=20_000)
+    g("--answer-tokens", type=int, default=384, help="longest answer")
+    g("--data-minutes", type=float, help="time budget of data generation")
+    g("--text-dir", action="append", default=[], help="folder of .txt, .md, .rst or .py files to quote from (repeatable)")
+    g("--conversations", action="append", default=[], help="your own prompts: JSONL, ShareGPT or OpenAI form (repeatable)")
+    g("--greedy-share", type=float, default=0.45, help="share of greedy answers; a tenth is at 0.7, the rest at 1.0")
+    g("--slots", type=int, default=2048, help="sequences generated at one time")
+    g("--slot-tokens", type=int, default=832, help="longest prompt and answer together")
+    g = p.add_argument_group("head").add_argument
+    g("--version", choices=("3", "3.1"), default="3.1")
+    g("--init", default="target", help="'target': copy its last layer; or a folder with a head to go on from")
+    g("--draft-vocab", type=int, default=16384)
+    g("--ffn", type=int, help="width of the head's MLP (default: the target's)")
+    g = p.add_argument_group("training").add_argument
+    d = TrainOptions()
+    g("--steps", type=int, help="length of the schedule in steps (default: 2000, unless --minutes)")
+    g("--minutes", type=float, help="length of the schedule in minutes instead")
+    for name in ("unroll", "step_decay", "lr", "warmup", "ema", "batch_tokens", "target_temperature", "acceptance_weight",
+                 "acceptance_from", "cache_gb", "checkpoint_every"):
+        g("--" + name.replace("_", "-"), type=type(getattr(d, name)), default=getattr(d, name))
+    g("--optimizer", choices=("adamw", "muon"), default=d.optimizer)
+    g("--per-token-loss", action="store_true", help="weigh tokens, not sequences, equally")
+    g("--no-compile", action="store_true", help="no torch.compile (slower, nothing to build)")
+    g("--state", help="folder for a compact state of small files, written with every checkpoint")
+    g("--resume-state", help="folder with such a state to start from")
+    g("--tensorboard", action="store_true")
+    g = p.add_argument_group("evaluation").add_argument
+    g("--eval-prompts", nargs="*", default=[], help="JSONL files of prompts to measure on; never trained on")
+    g("--eval-limit", type=int, default=80, help="prompts of each file")
+    g("--eval-tokens", type=int, default=256)
+    g("--compare", action="append", default=[], help="folder of another head, measured on the same answers (repeatable)")
+    return p
+
+
+class Run:
+    """One process of a run: device, rank, log, folders, target."""
+
+    def __init__(self, args):
+        self.args = args
+        self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        cuda = torch.cuda.is_available()
+        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else torch.device("cpu")
+        if cuda:
+            torch.cuda.set_device(self.device)
+        if self.world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if cuda else "gloo")
+        self.out, self.work = Path(args.out), Path(args.out) / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.corpus_dir = Path(args.corpus) if args.corpus else self.work
+        self.began = time.time()
+        torch.manual_seed(args.seed)
+        self.compile = cuda and not args.no_compile
+        self.target = load_target(args.target, self.device, self.compile)
+        self.tokenizer = load_tokenizer(args.tokenizer or args.target)
+        self.sets = read_prompt_sets(args.eval_prompts, args.eval_limit)
+        self.log(f"target {self.target.spec.name}: {self.target.spec}; {self.world} process(es) on {self.device}")
+
+    def log(self, text):
+        line = f"[{time.time() - self.began:7.1f}] {text}"
+        if self.rank == 0:
+            print(line, flush=True)
+        with open(self.work / f"log-{self.rank}.txt", "a") as f:
+            f.write(line + "\n")
+
+    def barrier(self):
+        if self.world > 1:
+            dist.barrier()
+
+    # -------------------------------------------------------- data
+    def data(self):
+        """Writes this rank's corpus, and (rank 0) the answers to the evaluation prompts."""
+        a = self.args
+        mine = self.work / f"corpus-{self.rank}of{self.world}.npz"
+        answers = self.work / "evaluation.pt"
+        if mine.exists() and (answers.exists() or not self.sets):
+            return self.barrier()
+        generator = Generator(self.target, a.slots, a.slot_tokens)
+        if self.rank == 0 and self.sets and not answers.exists():
+            made = make_answers(generator, self.tokenizer, self.sets, a.eval_tokens)
+            torch.save({k: vars(v) for k, v in made.items()}, answers)
+            self.log(f"evaluation answers: { {k: len(v.ids) for k, v in made.items()} }")
+        if not mine.exists():
+            guard = evaluation_guard(self.tokenizer, self.sets)
+            counts = {k: int(a.texts * s) for k, s in SHARES.items()} | {"questions": a.questions, "follow_ups": a.follow_ups}
+            rest = 1 - a.greedy_share
+            options = {"counts": counts, "seed": a.seed, "answer_tokens": a.answer_tokens, "folders": a.text_dir,
+                       "minutes": a.data_minutes, "temperatures": {0.0: a.greedy_share, 0.7: 0.18 * rest, 1.0: 0.82 * rest},
+                       "conversations": sum((read_conversations(c) for c in a.conversations), [])}
+            writer = CorpusWriter(generator, self.tokenizer, options, guard, self.rank, self.world, self.log)
+            corpus = writer.write()
+            corpus.save(mine)
+            report = {"sequences": len(corpus), "tokens": int(sum(map(len, corpus.ids))), "overlap": guard.report(),
+                      "answer_tokens": corpus.answer_tokens(), **writer.report}
+            write_json(self.work / f"corpus-{self.rank}of{self.world}.json", report)
+            self.log(f"corpus: {report}")
+        del generator
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.barrier()
+
+    def corpus(self):
+        """This rank's share of the corpus files, and the reports of all of them."""
+        files = sorted(self.corpus_dir.glob("corpus-*of*.npz"))
+        if not files:
+            raise SystemExit(f"{self.corpus_dir}: no corpus-*.npz; run --stage data first")
+        mine = Corpus()
+        for f in files[self.rank::self.world] or files[:1]:
+            part = Corpus.load(f)
+            mine.ids += part.ids
+            mine.masks += part.masks
+        return mine, [json.loads(f.with_suffix(".json").read_text()) for f in files]
+
+    def answer_sets(self):
+        from .evaluate import AnswerSet
+
+        path = self.corpus_dir / "evaluation.pt"
+        return {k: AnswerSet(**v) for k, v in torch.load(path, weights_only=False).items()} if path.exists() else {}
+
+    # -------------------------------------------------------- training
+    def token_counts(self, corpus):
+        """[V] how often each token occurs in answers, over all processes."""
+        counts = sum(np.bincount(i[m], minlength=self.target.spec.vocab) for i, m in zip(corpus.ids, corpus.masks))
+        total = torch.as_tensor(counts, device=self.device)
+        if self.world > 1:
+            dist.all_reduce(total)
+        return total.cpu().numpy()
+
+    def make_head(self, counts):
+        """(head, d2t): from the target's last layer, or from an exported head."""
+        a, t = self.args, self.target
+        if a.init != "target":
+            return read_head(a.init, self.device, t.dtype)
+        size = min(a.draft_vocab, t.spec.vocab)
+        d2t = torch.as_tensor(choose_draft_vocabulary(counts, size, t.spec.eos), device=self.device)
+        head = Eagle3Head(HeadSpec.for_target(t.spec, size, version=a.version, ffn=a.ffn), t.dtype).to(self.device)
+        head.init_from_target(t, d2t, a.seed)
+        return head, d2t
+
+    def train(self):
+        a = self.args
+        corpus, reports = self.corpus()
+        counts = self.token_counts(corpus)
+        head, d2t = self.make_head(counts)
+        coverage = float(counts[d2t.cpu().numpy()].sum() / max(counts.sum(), 1))
+        self.log(f"draft vocabulary {len(d2t)} covers {coverage:.4%} of {counts.sum()} answer tokens")
+        if self.compile:
+            from .attention import compile_attention
+
+            compile_attention()
+            head.compile_pieces()
+        names = TrainOptions.__dataclass_fields__
+        options = TrainOptions(**{k: v for k, v in vars(a).items() if k in names})
+        if options.steps is None and options.minutes is None:
+            options.steps = 2000
+        trainer = Trainer(head, self.target, corpus, d2t, options, self.work, self.log, self.rank, a.state)
+        if not trainer.resume() and a.resume_state:
+            trainer.step, _ = unpack(load_parts(a.resume_state, "state"), head, trainer.optimizers)
+            trainer.average.copy.load_state_dict(head.state_dict())
+            self.log(f"state of step {trainer.step} read from {a.resume_state}")
+        average = trainer.run(on_report=self._tensorboard())
+        facts = {"steps": trainer.step, "coverage": coverage, "reports": reports, "tokens": trainer.tokens * self.world}
+        return average, d2t, facts
+
+    def _tensorboard(self):
+        if not self.args.tensorboard or self.rank:
+            return None
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter(str(self.work / "tensorboard"))
+
+        def write(row):
+            writer.add_scalar("loss", row["loss"], row["step"])
+            for j, h in enumerate(row["hits"]):
+                writer.add_scalar(f"hits/step_{j}", h, row["step"])
+        return write
+
+    # -------------------------------------------------------- evaluation and export
+    def measure(self, head, d2t, sets):
+        parts = evaluate(head, self.target, unit_embedding(self.target), d2t, sets, (self.rank, self.world))
+        if self.world == 1:
+            return parts
+        gathered = [None] * self.world
+        dist.all_gather_object(gathered, parts)
+        return merge_evaluations(gathered)
+
+    def compare(self, sets):
+        for folder in self.args.compare:
+            other, d2t = read_head(folder, self.device, self.target.dtype)
+            statistics = self.measure(other, d2t, sets)
+            self.log(f"{folder} (mean greedy tau {mean_tau(statistics):.3f})\n{table(statistics)}")
+            if self.rank == 0:
+                write_json(self.work / f"compare-{Path(folder).name}.json", statistics)
+
+    def finish(self, head, d2t, facts):
+        a, sets = self.args, self.answer_sets()
+        statistics = self.measure(head, d2t, sets) if sets else {}
+        if sets:
+            self.log(f"this head (mean greedy tau {mean_tau(statistics):.3f})\n{table(statistics)}")
+            self.compare(sets)
+        if self.rank:
+            return
+        s, reports = head.spec, facts["reports"]
+        card = model_card(
+            version="3.1" if s.fc_norm else "3", target=self.target.spec.name, draft_vocab=s.draft_vocab, vocab=s.vocab,
+            params=sum(p.numel() for p in head.parameters()) / 1e6, taps=", ".join(map(str, s.taps)),
+            answer_tokens=sum(r["answer_tokens"] for r in reports) / 1e6, sequences=sum(r["sequences"] for r in reports),
+            steps=facts["steps"], unroll=a.unroll, optimizer=a.optimizer, coverage=facts["coverage"],
+            overlap="; ".join(json.dumps(r["overlap"]) for r in reports[:1]), table=acceptance_table(statistics),
+            command="haast-train " + shlex.join(sys.argv[1:]))
+        export_head(self.out, head, self.target.spec, d2t, statistics or None, card)
+        write_json(self.work / "facts.json", facts)
+        self._traces(head, d2t, sets)
+        self._plots()
+        self.log(f"head written to {self.out}")
+
+    def _traces(self, head, d2t, sets):
+        """golden_trace.jsonl: one prompt of each set, in float32 on the CPU, on the weights as exported."""
+        if not sets:
+            return
+        cpu = torch.device("cpu")
+        target = load_target(self.args.target, cpu)
+        exported, _ = read_head(self.out, cpu, torch.float32)
+        picks = [s for n, s in sets.items() if n.endswith("/T0")][:4]
+        lines = [golden_trace(exported, target, unit_embedding(target), d2t.cpu(), s.ids[0][:s.starts[0]]) for s in picks]
+        (self.out / "golden_trace.jsonl").write_text("\n".join(lines) + "\n")
+
+    def _plots(self):
+        try:
+            from .plots import plot_log
+        except ImportError:
+            return
+        plot_log(self.work / "train_log.jsonl", self.out / "training.png")
+
+
+def main(argv=None):
+    args = parser().parse_args(argv)
+    run = Run(args)
+    try:
+        if args.stage == "evaluate":
+            return run.compare(run.answer_sets())
+        if args.stage in ("all", "data") and not args.corpus:
+            run.data()
+        if args.stage != "data":
+            run.finish(*run.train())
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command, end to end on tiny models: files, resumption, evaluation, guard."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import tiny
+from haast_train import cli, data, evaluate, export, overlap, prompts, state
+from haast_train.head import unit_embedding
+
+SMALL = ["--texts", "24", "--questions", "12", "--follow-ups", "4", "--answer-tokens", "24", "--slots", "8", "--slot-tokens",
+         "480", "--draft-vocab", "64", "--unroll", "3", "--batch-tokens", "2048", "--warmup", "2"]
+
+
+@pytest.fixture
+def prompt_file(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text("\n".join(json.dumps({"turns": [t]}) for t in ("Say one.", "Say two, please.", "What is three?")))
+    return path
+
+
+def command(target, out, *more):
+    return ["--target", str(target), "--out", str(out), *SMALL, *map(str, more)]
+
+
+def test_end_to_end(gguf_file, prompt_file, tmp_path):
+    out = tmp_path / "head"
+    cli.main(command(gguf_file, out, "--steps", 6, "--eval-prompts", prompt_file, "--eval-tokens", 16, "--state",
+                     tmp_path / "state"))
+    tensors, config = load_file(str(out / "model.safetensors")), json.loads((out / "config.json").read_text())
+    assert tensors["fc.weight"].shape == (tiny.H, 3 * tiny.H) and tensors["d2t"].dtype == torch.int64
+    assert config["draft_vocab_size"] == 64 and config["fc_norm"] and config["norm_output"]
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [1, 2, 2]
+    acceptance = json.loads((out / "acceptance.json").read_text())
+    assert {"own/T0", "own/T1", "own/T1-coupled-draft"} <= set(acceptance)
+    assert all(1 <= v["tau_chain_5"] <= 6 for v in acceptance.values())
+    assert len((out / "golden_trace.jsonl").read_text().splitlines()) == 1
+    assert "evaluation prompts seen in training" in (out / "README.md").read_text()
+    # go on from the compact state, then from the exported head
+    cli.main(command(gguf_file, tmp_path / "two", "--steps", 8, "--corpus", out / "work", "--resume-state", tmp_path / "state",
+                     "--init", out))
+    cli.main(command(gguf_file, tmp_path / "three", "--minutes", 0.02, "--optimizer", "adamw", "--corpus", out / "work",
+                     "--init", out, "--compare", out))
+    assert (tmp_path / "three" / "work" / f"compare-{out.name}.json").exists()
+
+
+def test_a_killed_run_resumes_to_the_same_head(hf_folder, tmp_path, monkeypatch):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    cli.main(command(hf_folder, whole, "--steps", 8))
+    halted = command(hf_folder, cut, "--steps", 8, "--corpus", whole / "work")
+    run = cli.Trainer.run
+    monkeypatch.setattr(cli.Trainer, "run", lambda self, **k: run(self, halt_at=5, **k))
+    cli.main(halted)
+    monkeypatch.setattr(cli.Trainer, "run", run)
+    cli.main(halted)
+    a, b = (load_file(str(f / "model.safetensors")) for f in (whole, cut))
+    assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_two_processes(hf_folder, tmp_path):
+    """Data parallel: both processes end with the same head, and half of the data each."""
+    out = tmp_path / "two"
+    program = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29617", "-m",
+               "haast_train", *command(hf_folder, out, "--steps", 4)]
+    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(program, env=env, text=True, capture_output=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(list((out / "work").glob("corpus-*of2.npz"))) == 2 and (out / "model.safetensors").exists()
+
+
+def test_exported_head_reads_back(target, tmp_path):
+    from test_head import make
+
+    head, d2t = make(target)
+    export.export_head(tmp_path, head, target.spec, d2t)
+    back, ids = export.read_head(tmp_path, torch.device("cpu"), torch.float32)
+    assert torch.equal(ids, d2t) and back.spec == head.spec
+    for a, b in zip(head.parameters(), back.parameters()):
+        assert torch.equal(a.to(torch.bfloat16).float(), b)
+
+
+def test_guard_refuses_evaluation_prompts(tokenizer):
+    text = "Compose an engaging blog post about a recent trip, highlighting cultural experiences."
+    guard = data.evaluation_guard(tokenizer, {"own": [text, "Short one."]})
+    assert not guard.allows(tokenizer.encode(text)) and not guard.allows(tokenizer.encode("Please: " + text[10:60] + "!"))
+    assert not guard.allows(tokenizer.encode("Short one.")) and guard.allows(tokenizer.encode("Something else entirely."))
+    assert guard.report() == {"ngram": 13, "evaluation_prompts": 2, "training_texts_checked": 4, "training_texts_refused": 3}
+
+
+def test_corpus_never_contains_an_evaluation_prompt(hf_folder, tokenizer, tmp_path):
+    """Even when the user's own conversations are the evaluation prompts."""
+    own = tmp_path / "own.jsonl"
+    texts = ["This exact sentence is an evaluation prompt and must not be trained on.", "A second long evaluation prompt, with words."]
+    own.write_text("\n".join(json.dumps({"prompt": t}) for t in texts))
+    out = tmp_path / "out"
+    cli.main(command(hf_folder, out, "--stage", "data", "--eval-prompts", own, "--eval-tokens", 8, "--conversations", own))
+    corpus = data.Corpus.load(next((out / "work").glob("corpus-*.npz")))
+    seen = {h for t in texts for h in overlap.ngram_hashes(tokenizer.encode(t), 13).tolist()}
+    assert all(seen.isdisjoint(overlap.ngram_hashes(i, 13).tolist()) for i in corpus.ids)
+    report = json.loads(next((out / "work").glob("corpus-*.json")).read_text())
+    assert report["overlap"]["training_texts_refused"] == 2
+
+
+def test_chain_statistics_by_hand():
+    # answer tokens at 2..7; from t = 1: two drafts count, then t = 4: none, then t = 5: one of one
+    matched = [np.array([0, 2, 0, 0, 0, 3, 0, 0])]
+    s = evaluate.chain_statistics(matched, [2], [8], chains=(1, 5))
+    assert s["tau_chain_5"] == round((3 + 1 + 2) / 3, 3)
+    assert s["tau_chain_1"] == round((2 + 1 + 1 + 2) / 4, 3) or s["tau_chain_1"] > 1
+
+
+def test_a_perfect_head_is_always_accepted(target):
+    """matched_drafts counts against the answer's own tokens: with the target's choice as draft, every draft counts."""
+    from test_head import make
+
+    head, d2t = make(target, vocab=tiny.V // 2)
+    ids = np.arange(2, 40)
+    answers = evaluate.AnswerSet([ids], [10], [7], 0.0)
+    m = evaluate.matched_drafts(head, target, unit_embedding(target), d2t, answers, depth=3)[0]
+    assert m.shape == ids.shape and m.max() <= 3
+
+
+def test_loop_share():
+    assert data.loop_share(np.arange(100)) == 0 and data.loop_share(np.tile(np.arange(10), 10)) > 0.8
+    assert data.loop_share(np.zeros(20)) == 0
+
+
+def test_batches_fit_the_budget():
+    lengths = np.random.default_rng(1).integers(5, 400, 300)
+    groups = data.batches(lengths, 4096)
+    assert sorted(np.concatenate(groups).tolist()) == list(range(300))
+    assert all(len(g) * -(-lengths[g].max() // 64) * 64 <= 4096 for g in groups)
+
+
+def test_draft_vocabulary():
+    assert data.choose_draft_vocabulary([5, 0, 9, 1, 7], 3, always=(1,)).tolist() == [1, 2, 4]
+
+
+def test_compact_state_is_close(target, tmp_path):
+    from test_head import make
+    from haast_train.optim import FlatGradients, make_optimizers
+
+    head, d2t = make(target)
+    grads, optimizers = FlatGradients(head.parameters()), make_optimizers(head, "muon", 1e-3)
+    grads.flat.copy_(torch.randn(grads.flat.shape, generator=torch.Generator().manual_seed(1)))
+    for o in optimizers:
+        o.step()
+    state.save_parts(tmp_path, "state", state.pack(head, optimizers, 3, 0.5, d2t))
+    other, _ = make(target)
+    again = make_optimizers(other, "muon", 1e-3)
+    assert state.unpack(state.load_parts(tmp_path, "state"), other, again) == (3, 0.5)
+    for a, b in zip(optimizers, again):
+        for p, q in zip(a.param_groups[0]["params"], b.param_groups[0]["params"]):
+            assert torch.equal(p.to(torch.bfloat16).float(), q)
+            for key in a.state[p]:
+                if key == "step":
+                    continue
+                torch.testing.assert_close(a.state[p][key], b.state[q][key], atol=0.02, rtol=0.05)
+
+
+def test_conversation_forms(tmp_path):
+    rows = [{"prompt": "a"}, {"turns": ["b", "c"]}, {"conversations": [{"from": "human", "value": "d"}, {"from": "gpt", "value": "x"}]},
+            {"messages": [{"role": "user", "content": "e"}, {"role": "assistant", "content": "x"}]}]
+    path = tmp_path / "c.json"
+    for text in (json.dumps(rows), "\n".join(map(json.dumps, rows))):
+        path.write_text(text)
+        assert prompts.read_conversations(path) == [["a"], ["b", "c"], ["d"], ["e"]]
+    path.write_text(json.dumps({"question": "?"}))
+    with pytest.raises(SystemExit, match="entry 1 has keys"):
+        prompts.read_conversations(path)
+
+
+def test_prompts_are_seeded():
+    counts = {"tasks": 20, "code": 5, "arithmetic": 20, "text": 6, "stubs": 4}
+    assert prompts.user_texts(3, counts) == prompts.user_texts(3, counts) != prompts.user_texts(4, counts)
