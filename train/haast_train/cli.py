@@ -69,6 +69,7 @@ def parser():
     g("--eval-prompts", nargs="*", default=[], help="JSONL files of prompts to measure on; never trained on")
     g("--eval-limit", type=int, default=80, help="prompts of each file")
     g("--eval-tokens", type=int, default=256)
+    g("--traces", type=int, default=4, help="prompts in golden_trace.jsonl, one of each set (float32 on the CPU)")
     g("--compare", action="append", default=[], help="folder of another head, measured on the same answers (repeatable)")
     return p
 
@@ -255,13 +256,13 @@ class Run:
         self.log(f"head written to {self.out}")
 
     def _traces(self, head, d2t, sets):
-        """golden_trace.jsonl: one prompt of each set, in float32 on the CPU, on the weights as exported."""
-        if not sets:
+        """golden_trace.jsonl: one prompt a set, in float32 on the CPU, on the weights as exported."""
+        if not sets or not self.args.traces:
             return
         cpu = torch.device("cpu")
         target = load_target(self.args.target, cpu)
         exported, _ = read_head(self.out, cpu, torch.float32)
-        picks = [s for n, s in sets.items() if n.endswith("/T0")][:4]
+        picks = [s for n, s in sets.items() if n.endswith("/T0")][:self.args.traces]
         lines = [golden_trace(exported, target, unit_embedding(target), d2t.cpu(), s.ids[0][:s.starts[0]]) for s in picks]
         (self.out / "golden_trace.jsonl").write_text("\n".join(lines) + "\n")
 
