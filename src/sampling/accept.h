@@ -15,10 +15,10 @@ struct NumAccepted {
 };
 
 struct AcceptResult {
-  std::vector<int> rows;         // verified rows on the accepted path, root first; rows.size() tokens were emitted
-  std::vector<int32_t> tokens;   // the target's token after each of `rows`
-  NumAccepted num_accepted;      // tokens that equal a draft
-  bool finished = false;         // `emit` ended the answer
+  std::vector<int> rows;        // verified rows on the accepted path, root first; rows.size() tokens were emitted
+  std::vector<int32_t> tokens;  // the target's token after each of `rows`
+  NumAccepted num_accepted;     // tokens that equal a draft
+  bool finished = false;        // `emit` ended the answer
 };
 
 // Walks a draft tree (a chain is a tree). Row 0 is the root (the newest committed token); row j > 0 holds draft

@@ -121,6 +121,12 @@ void SelectHeavy(double mass, double total, SamplerScratch* scratch) {
   }
 }
 
+// An infinite sum belongs to one infinite logit, or to none at all.
+float LogProb(float logit, float log_sum_exp) {
+  if (std::isinf(log_sum_exp)) return logit == log_sum_exp ? 0.0f : -kInfinity;
+  return logit - log_sum_exp;
+}
+
 double MassOf(const std::vector<int32_t>& ids, const std::vector<float>& p) {
   double mass = 0.0;
   for (const int32_t id : ids) mass += p[id];
@@ -208,7 +214,7 @@ void FillLogprobs(std::span<const float> logits, int top_n, const kernels::Ops& 
   const int64_t n = static_cast<int64_t>(logits.size());
   HAAST_CHECK(output->token >= 0 && output->token < n) << "token " << output->token << " of " << n;
   const float log_sum_exp = ops.row_stats(logits.data(), n).log_sum_exp;
-  output->logprob = logits[output->token] - log_sum_exp;
+  output->logprob = LogProb(logits[output->token], log_sum_exp);
   auto& top = output->top;  // holds logits until the end, most likely first
   top.clear();
   if (top_n <= 0) return;
@@ -222,7 +228,7 @@ void FillLogprobs(std::span<const float> logits, int top_n, const kernels::Ops& 
     if (top.size() > wanted) top.pop_back();
     if (top.size() == wanted) worst = top.back().logprob;
   }
-  for (TokenLogprob& entry : top) entry.logprob -= log_sum_exp;
+  for (TokenLogprob& entry : top) entry.logprob = LogProb(entry.logprob, log_sum_exp);
 }
 
 }  // namespace haast::sampling

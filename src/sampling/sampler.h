@@ -21,10 +21,10 @@ class SamplerScratch {
  public:
   explicit SamplerScratch(int64_t vocab) : probabilities(vocab), logits(vocab) { candidates.reserve(vocab); }
   std::vector<float> probabilities;
-  std::vector<float> logits;         // a copy for constraints that mask
+  std::vector<float> logits;  // a copy for constraints that mask
   std::vector<int32_t> candidates;
-  std::vector<double> block_mass;    // [vocab / block] partial sums
-  std::vector<float> block_maxima;   // [vocab / block]
+  std::vector<double> block_mass;   // [vocab / block] partial sums
+  std::vector<float> block_maxima;  // [vocab / block]
 };
 
 // Draws the token at absolute `position`. Temperature 0: argmax. Otherwise top-k, then top-p, then min-p restrict the
