@@ -10,7 +10,7 @@ NO_ASLR := setarch $(shell uname -m) -R
 .PHONY: run test test-long build deps lint-deps model chat bench format format-check lint clippy asan tsan checked fuzz clean help
 
 run: build model  ## build, fetch the default model, answer PROMPT with speculation on
-	build/haast generate --stats "$(PROMPT)"
+	build/haast generate --compare "$(PROMPT)"
 
 test: build model  ## build and run all tests
 	ctest --preset release -j $(JOBS)
