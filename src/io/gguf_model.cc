@@ -108,6 +108,17 @@ Result<ModelConfig> ConfigOf(const GgufFile& file) {
   return config;
 }
 
+Result<GgufModel> Interpret(GgufFile* file) {
+  for (RawTensor& tensor : file->tensors) tensor.name = TranslateName(tensor.name);
+  GgufModel model;
+  HAAST_ASSIGN_OR_RETURN(model.config, ConfigOf(*file));
+  HAAST_ASSIGN_OR_RETURN(model.text, TextOf(*file));
+  const int64_t tokens = static_cast<int64_t>(model.text.gguf.tokens.size());
+  if (tokens <= model.config.vocab_size) return model;
+  return Err(ErrorCode::kInvalidFile, "{}: key tokenizer.ggml.tokens: expected at most the {} rows of token_embd.weight, got {}",
+             file->metadata.path(), model.config.vocab_size, tokens);
+}
+
 std::string TranslateName(const std::string& name) {
   static const std::map<std::string_view, std::string_view> kWhole = {
       {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};

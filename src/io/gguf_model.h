@@ -11,8 +11,16 @@
 
 namespace haast::io {
 
-// `file`: the whole model (the first file of a split set with all tensors gathered in it), names translated. The
-// vocabulary size is that of the embedding; biases and tied embeddings are seen from the tensors.
+struct GgufModel {
+  ModelConfig config;
+  TextAssets text;
+};
+
+// Translates the names of `file` (the whole model: the first file of a split set with all tensors gathered in it) and
+// reads what it says. A vocabulary of more tokens than the embedding has rows is an error.
+Result<GgufModel> Interpret(GgufFile* file);
+
+// `file`: names translated. The vocabulary size is that of the embedding; biases and tied embeddings are seen from the tensors.
 Result<ModelConfig> ConfigOf(const GgufFile& file);
 
 // Empty vocabulary where the file has no tokenizer keys. Token ids outside the vocabulary are errors, save 2^32 - 1 for

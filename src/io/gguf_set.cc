@@ -17,11 +17,6 @@ Result<std::string> StemOf(const std::string& path, int64_t count) {
              count, ending);
 }
 
-Status AddTensors(GgufFile&& from, GgufFile* to) {
-  for (RawTensor& tensor : from.tensors) to->tensors.push_back(std::move(tensor));
-  return {};
-}
-
 Status CheckShard(const GgufFile& shard, int64_t number, int64_t count) {
   const GgufMetadata& keys = shard.metadata;
   const auto must_be = [&](const char* key, int64_t expected) {
@@ -36,14 +31,14 @@ Status CheckShard(const GgufFile& shard, int64_t number, int64_t count) {
 // Reads the other files of the set and gathers their tensors in `first`.
 Status AddOthers(GgufFile* first, ModelParts* parts, int64_t count) {
   const std::string path = first->metadata.path();
-  HAAST_RETURN_IF_ERROR(CheckShard(*first, 0, count));
   HAAST_ASSIGN_OR_RETURN(const std::string stem, StemOf(path, count));
+  HAAST_RETURN_IF_ERROR(CheckShard(*first, 0, count));
   for (int64_t number = 1; number < count; ++number) {
     const std::string name = fmt::format("{}-{:05}-of-{:05}.gguf", stem, number + 1, count);
     HAAST_ASSIGN_OR_RETURN(base::MappedFile file, base::MappedFile::Open(name));
     HAAST_ASSIGN_OR_RETURN(GgufFile shard, ReadGguf(file.bytes(), name));
     HAAST_RETURN_IF_ERROR(CheckShard(shard, number, count));
-    HAAST_RETURN_IF_ERROR(AddTensors(std::move(shard), first));
+    for (RawTensor& tensor : shard.tensors) first->tensors.push_back(std::move(tensor));
     parts->files.push_back(std::move(file));
   }
   const int64_t total = static_cast<int64_t>(first->tensors.size());
@@ -62,15 +57,10 @@ Result<ModelParts> OpenGguf(base::MappedFile file) {
   const int64_t count = first.metadata.Integer(kSplitCount, 1, 0, kMaxShards);
   HAAST_RETURN_IF_ERROR(first.metadata.status());
   if (count > 1) HAAST_RETURN_IF_ERROR(AddOthers(&first, &parts, count));
-  for (RawTensor& tensor : first.tensors) tensor.name = TranslateName(tensor.name);
   parts.format = fmt::format("GGUF v{}", first.version);
-  HAAST_ASSIGN_OR_RETURN(parts.config, ConfigOf(first));
-  HAAST_ASSIGN_OR_RETURN(parts.text, TextOf(first));
-  const int64_t tokens = static_cast<int64_t>(parts.text.gguf.tokens.size());
-  if (tokens > parts.config.vocab_size) {
-    return Err(ErrorCode::kInvalidFile, "{}: tokenizer.ggml.tokens: expected at most the {} rows of token_embd.weight, got {}",
-               first.metadata.path(), parts.config.vocab_size, tokens);
-  }
+  HAAST_ASSIGN_OR_RETURN(GgufModel model, Interpret(&first));
+  parts.config = std::move(model.config);
+  parts.text = std::move(model.text);
   parts.tensors = std::move(first.tensors);
   return parts;
 }

@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -112,6 +112,11 @@ Status ReadSettings(const std::string& folder, ModelParts* parts) {
   parts->format = "safetensors";
   HfTextFiles files;
   files.folder = folder;
+  if (!Exists(folder + "/config.json")) {
+    return Err(ErrorCode::kNotFound,
+               "{}: expected a model folder with config.json, got none; give a folder as Hugging Face publishes it, or a GGUF file",
+               folder);
+  }
   HAAST_ASSIGN_OR_RETURN(files.config_json, ReadText(folder + "/config.json"));
   HAAST_ASSIGN_OR_RETURN(parts->config, ParseHfConfig(files.config_json, folder + "/config.json"));
   if (parts->config.name.empty()) parts->config.name = fs::path(folder).filename().string();
@@ -156,6 +161,7 @@ Result<ModelParts> OpenFolder(const std::string& path) {
 }
 
 Result<ModelParts> OpenSafetensors(const std::string& path) {
+  if (!Exists(path)) return Err(ErrorCode::kNotFound, "{}: expected a safetensors file, got no file of that name", path);
   const fs::path parent = fs::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   ModelParts parts;

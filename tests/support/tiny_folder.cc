@@ -105,13 +105,14 @@ Json SpeculatorsConfig(const TinyEagle3& head) {
       {"architectures", {"Eagle3Speculator"}},
       {"speculators_model_type", "eagle3"},
       {"model_type", "speculators"},
-      {"draft_vocab_size", head.draft_vocab > 0 ? head.draft_vocab : head.target.vocab},
+      {"draft_vocab_size", nullptr},
       {"target_hidden_size", nullptr},
       {"eagle_aux_hidden_state_layer_ids", TinyTaps(head)},
       {"norm_before_residual", head.norm_before_residual},
       {"tie_word_embeddings", false},
       {"transformer_layer_config", layer},
       {"speculators_config", {{"algorithm", "eagle3"}, {"default_proposal_method", "greedy"}, {"verifier", {{"name_or_path", "tiny"}}}}}};
+  if (head.draft_vocab > 0) config["draft_vocab_size"] = head.draft_vocab;
   if (head.hidden != head.target.hidden) config["target_hidden_size"] = head.target.hidden;
   AddFlags(config, head);
   return config;

@@ -1,4 +1,5 @@
-// A tiny Llama as GGUF: llama.cpp's names, its order of q and k rows, its rope_freqs for the scaling of Llama 3.
+#include "support/tiny_gguf.h"
+
 #include <fmt/format.h>
 #include <cmath>
 #include <map>
@@ -6,8 +7,6 @@
 
 #include "base/check.h"
 #include "support/encode.h"
-#include "support/gguf_writer.h"
-#include "support/tiny_models.h"
 #include "support/tiny_text.h"
 
 namespace haast::testing {
@@ -120,22 +119,32 @@ std::vector<GgufTensor> StoredTensors(const TinyLlama& model) {
 
 }  // namespace
 
+GgufWriter MakeTinyGguf(const TinyLlama& model) {
+  GgufWriter writer;
+  AddSettings(writer, model);
+  if (model.vocabulary) AddVocabulary(writer, model);
+  writer.tensors() = StoredTensors(model);
+  return writer;
+}
+
 std::string WriteTinyGguf(const TinyLlama& model, const std::string& path) {
+  if (model.shards == 1) {
+    WriteFile(path, MakeTinyGguf(model).Bytes());
+    return path;
+  }
   std::vector<GgufTensor> tensors = StoredTensors(model);
   const size_t shards = static_cast<size_t>(model.shards), per_shard = (tensors.size() + shards - 1) / shards;
   const std::string stem = path.substr(0, path.rfind(".gguf"));
-  std::string first = path;
+  std::string first;
   for (size_t shard = 0; shard < shards; ++shard) {
     GgufWriter writer;
     if (shard == 0) AddSettings(writer, model);
     if (shard == 0 && model.vocabulary) AddVocabulary(writer, model);
-    if (shards > 1) {
-      writer.Raw("split.no", 2, LittleEndian(static_cast<uint16_t>(shard)));
-      writer.Raw("split.count", 2, LittleEndian(static_cast<uint16_t>(shards)));
-      writer.I32("split.tensors.count", static_cast<int32_t>(tensors.size()));
-    }
+    writer.Raw("split.no", 2, LittleEndian(static_cast<uint16_t>(shard)));
+    writer.Raw("split.count", 2, LittleEndian(static_cast<uint16_t>(shards)));
+    writer.I32("split.tensors.count", static_cast<int32_t>(tensors.size()));
     for (size_t i = shard * per_shard; i < std::min((shard + 1) * per_shard, tensors.size()); ++i) writer.Tensor(std::move(tensors[i]));
-    const std::string file = shards == 1 ? path : fmt::format("{}-{:05}-of-{:05}.gguf", stem, shard + 1, shards);
+    const std::string file = fmt::format("{}-{:05}-of-{:05}.gguf", stem, shard + 1, shards);
     if (shard == 0) first = file;
     WriteFile(file, writer.Bytes());
   }
