@@ -63,8 +63,8 @@ def steps_round(args):
 
 
 def prompts_round(args, path):
-    """All prompts of one file once, plain and speculative in turns: tokens/s, tau."""
-    more = ["--prompts", path, "--max-tokens", args.max_tokens, "--num-draft-tokens", args.num_draft_tokens]
+    """All prompts of one file once, plain and speculative in turns: tokens/s, tau. haast fails where an answer differs."""
+    more = ["--no-steps", "--prompts", path, "--max-tokens", args.max_tokens, "--num-draft-tokens", args.num_draft_tokens]
     speculation = run_json(haast_command(args, *more, *(["--limit", args.limit] if args.limit else [])))["speculation"]
     return prompt_values(speculation)
 
@@ -72,7 +72,7 @@ def prompts_round(args, path):
 def prompt_values(speculation):
     def number(value):
         return value["median"] if isinstance(value, dict) else value
-    return {k: number(speculation[k]) for k in ("plain_tps", "speculative_tps", "tau")}
+    return {k: number(speculation[k]) for k in ("plain_tps", "speculative_tps", "plain_decode_tps", "speculative_decode_tps", "tau")}
 
 
 class Series:
@@ -114,22 +114,30 @@ def commit():
     return (result.stdout.strip() or "no git") + ("+" if changed else "")
 
 
+def shown_arguments(args):
+    """What decides the figures, without this machine's paths."""
+    words = [f"--prompts {Path(p).name}" for p in args.prompts] + [f"--threads {args.threads}", f"--rounds {args.rounds}",
+                                                                   f"--num-draft-tokens {args.num_draft_tokens}"]
+    return words + ([f"--limit {args.limit}"] if args.limit else []) + [f"--max-tokens {args.max_tokens}"]
+
+
 def table(series, args, loads):
     peer = "peer/tg128" in series.values
     lines = [f"{datetime.date.today()}, {machine()}, {args.threads} threads, commit {commit()}; load average {min(loads):.1f} to "
              f"{max(loads):.1f}; median (least to greatest) of {args.rounds} interleaved rounds.",
-             f"`{' '.join(['bench/compare.py', *sys.argv[1:]])}`", "",
-             "| tokens a second | plain | speculative | speed-up | tau |", "|---|---|---|---|---|"]
+             f"`{' '.join(['bench/compare.py', *shown_arguments(args)])}`", "",
+             "| tokens a second | plain | speculative | speed-up | with prompts | tau |", "|---|---|---|---|---|---|"]
     if peer:
-        lines.append(f"| llama.cpp, generating 128 | {series.cell('peer/tg128')} | | | |")
-    lines.append(f"| haast, generating 128 | {series.cell('steps/decode_tps')} | | | |")
+        lines.append(f"| llama.cpp, generating 128 | {series.cell('peer/tg128')} | | | | |")
+    lines.append(f"| haast, generating 128 | {series.cell('steps/decode_tps')} | | | | |")
     for path in args.prompts:
         name = Path(path).stem
-        lines.append(f"| haast, {name} | {series.cell(name + '/plain_tps')} | {series.cell(name + '/speculative_tps')} | "
+        lines.append(f"| haast, {name} | {series.cell(name + '/plain_decode_tps')} | {series.cell(name + '/speculative_decode_tps')} | "
+                     f"{series.ratio(name + '/speculative_decode_tps', name + '/plain_decode_tps')} | "
                      f"{series.ratio(name + '/speculative_tps', name + '/plain_tps')} | {series.median(name + '/tau'):.2f} |")
     if peer:
-        lines.append(f"| llama.cpp, prompt of 512 | {series.cell('peer/pp512')} | | | |")
-    lines += [f"| haast, prompt of 512 | {series.cell('steps/prefill_tps')} | | | |", ""]
+        lines.append(f"| llama.cpp, prompt of 512 | {series.cell('peer/pp512')} | | | | |")
+    lines += [f"| haast, prompt of 512 | {series.cell('steps/prefill_tps')} | | | | |", ""]
     if peer:
         lines += [f"haast's plain decoding is {series.ratio('steps/decode_tps', 'peer/tg128')} x llama.cpp's, its prompts "
                   f"{series.ratio('steps/prefill_tps', 'peer/pp512')} x.", ""]

@@ -22,7 +22,8 @@ import json
 print(json.dumps([{{"n_prompt": 512, "n_gen": 0, "avg_ts": 300.0}}, {{"n_prompt": 0, "n_gen": 128, "avg_ts": 80.0}}]))
 """
 SPECULATION = {"plain_tps": {"min": 190.0, "median": 195.0, "max": 199.0}, "speculative_tps": {"min": 290.0, "median": 292.5, "max": 300.0},
-               "tau": 2.75}
+               "plain_decode_tps": {"min": 200.0, "median": 200.0, "max": 200.0},
+               "speculative_decode_tps": {"min": 320.0, "median": 320.0, "max": 320.0}, "tau": 2.75}
 
 
 class Compare(unittest.TestCase):
@@ -48,7 +49,7 @@ class Compare(unittest.TestCase):
         result = self.compare("--llama-bench", self.root / "llama-bench", "--json", self.root / "out.json")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("| llama.cpp, generating 128 | 80.0 (80.0 to 80.0) |", result.stdout)
-        self.assertIn("| haast, some_prompts | 195.0 (195.0 to 195.0) | 292.5 (292.5 to 292.5) | 1.50 | 2.75 |", result.stdout)
+        self.assertIn("| haast, some_prompts | 200.0 (200.0 to 200.0) | 320.0 (320.0 to 320.0) | 1.60 | 1.50 | 2.75 |", result.stdout)
         self.assertIn("haast's plain decoding is 2.50 x llama.cpp's, its prompts 3.00 x.", result.stdout)
         self.assertIn("| of M = 1 | 1.00 | 1.20 | 1.40 | 1.60 |", result.stdout)
         self.assertIn("reaches 75 % of it", result.stdout)
