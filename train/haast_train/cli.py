@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from .data import Corpus, CorpusWriter, choose_draft_vocabulary, evaluation_guard, read_prompt_sets, write_json
 from .evaluate import evaluate, golden_trace, make_answers, mean_tau, merge_evaluations, table
-from .export import acceptance_table, export_head, head_config, model_card, read_head
+from .export import acceptance_table, export_head, model_card, read_head
 from .generate import Generator
 from .head import Eagle3Head, HeadSpec, unit_embedding
 from .prompts import read_conversations
@@ -85,7 +85,7 @@ class Run:
         if cuda:
             torch.cuda.set_device(self.device)
         if self.world > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if cuda else "gloo")
+            dist.init_process_group("nccl" if cuda else "gloo", device_id=self.device if cuda else None)
         self.out, self.work = Path(args.out), Path(args.out) / "work"
         self.work.mkdir(parents=True, exist_ok=True)
         self.corpus_dir = Path(args.corpus) if args.corpus else self.work
@@ -111,11 +111,16 @@ class Run:
     # -------------------------------------------------------- data
     def data(self):
         """Writes this rank's corpus, and (rank 0) the answers to the evaluation prompts."""
-        a = self.args
         mine = self.work / f"corpus-{self.rank}of{self.world}.npz"
         answers = self.work / "evaluation.pt"
-        if mine.exists() and (answers.exists() or not self.sets):
-            return self.barrier()
+        if not mine.exists() or (self.sets and not answers.exists()):
+            self._generate(mine, answers)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.barrier()
+
+    def _generate(self, mine, answers):
+        a = self.args
         generator = Generator(self.target, a.slots, a.slot_tokens)
         if self.rank == 0 and self.sets and not answers.exists():
             made = make_answers(generator, self.tokenizer, self.sets, a.eval_tokens)
@@ -135,10 +140,6 @@ class Run:
                       "answer_tokens": corpus.answer_tokens(), **writer.report}
             write_json(self.work / f"corpus-{self.rank}of{self.world}.json", report)
             self.log(f"corpus: {report}")
-        del generator
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.barrier()
 
     def corpus(self):
         """This rank's share of the corpus files, and the reports of all of them."""
@@ -161,8 +162,8 @@ class Run:
     # -------------------------------------------------------- training
     def token_counts(self, corpus):
         """[V] how often each token occurs in answers, over all processes."""
-        counts = sum(np.bincount(i[m], minlength=self.target.spec.vocab) for i, m in zip(corpus.ids, corpus.masks))
-        total = torch.as_tensor(counts, device=self.device)
+        flat = np.concatenate(corpus.ids)[np.concatenate(corpus.masks)]
+        total = torch.as_tensor(np.bincount(flat, minlength=self.target.spec.vocab), device=self.device)
         if self.world > 1:
             dist.all_reduce(total)
         return total.cpu().numpy()

@@ -3,23 +3,54 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from .overlap import EvaluationGuard, ngram_hashes
+from .overlap import EvaluationGuard, ngram_hashes, run_hashes
 from .prompts import openings, user_texts
 
 ANSWER_TEMPERATURES = {0.0: 0.45, 0.7: 0.1, 1.0: 0.45}
 
 
-def loop_share(ids, n=6):
-    """Share of runs of n tokens that occurred before in the same answer; 0 for short answers."""
-    if len(ids) < 40:
-        return 0.0
-    runs = ngram_hashes(ids, n)
-    return 1 - len(np.unique(runs)) / len(runs)
+LOOP_RUN = 6       # tokens in a run whose repetition counts
+LOOP_LIMIT = 0.3   # share of repeated runs from which an answer counts as a loop
+LOOP_TAIL = 32     # tokens kept after a loop has begun
+
+
+def loop_shares(answers):
+    """Share of runs of LOOP_RUN tokens that occurred before in the same answer; 0 for answers under 40 tokens. [n] float."""
+    out = np.zeros(len(answers))
+    long = [i for i, a in enumerate(answers) if len(a) >= 40]
+    for b in range(0, len(long), 4096):
+        part = long[b:b + 4096]
+        lengths = np.array([len(answers[i]) - LOOP_RUN + 1 for i in part])
+        ids = np.zeros((len(part), int(lengths.max()) + LOOP_RUN - 1), np.uint64)
+        for r, i in enumerate(part):
+            ids[r, :len(answers[i])] = answers[i]
+        h = run_hashes(ids, LOOP_RUN)
+        h[np.arange(h.shape[1])[None] >= lengths[:, None]] = 0  # one extra distinct value in padded rows
+        h.sort(1)
+        distinct = 1 + (h[:, 1:] != h[:, :-1]).sum(1) - (lengths < h.shape[1])
+        out[part] = 1 - distinct / lengths
+    return out
+
+
+def loop_share(answer):
+    return float(loop_shares([np.asarray(answer)])[0])
+
+
+def trim_loop(answer):
+    """The answer up to LOOP_TAIL tokens after its loop begins: the first run from which nearly all of 48 runs are repeats."""
+    h = ngram_hashes(answer, LOOP_RUN)
+    first = np.unique(h, return_index=True)[1]
+    again = np.ones(len(h))
+    again[first] = 0
+    window = np.convolve(again, np.ones(48), "full")[47:47 + len(h)] / 48  # share of repeats in the 48 runs from here on
+    onset = np.nonzero((window > 0.8) & (again > 0))[0]
+    return answer[:onset[0] + LOOP_TAIL] if len(onset) else answer
 
 
 class Corpus:
@@ -58,14 +89,14 @@ class CorpusWriter:
     """One rank's share of the corpus: every `world`-th prompt from `rank`."""
 
     def __init__(self, generator, tokenizer, options, guard, rank, world, log):
-        """options: counts {tasks, code, arithmetic, text, stubs, questions, follow_ups}, seed, answer_tokens, loop_limit,
-        loop_cap, folders, conversations, minutes."""
+        """options: counts {tasks, code, arithmetic, text, stubs, questions, follow_ups}, seed, answer_tokens, folders,
+        conversations, temperatures, minutes."""
         self.generator, self.tokenizer, self.options, self.guard = generator, tokenizer, options, guard
         self.rank, self.world, self.log = rank, world, log
         self.head, self.header, self.between = tokenizer.pieces()
         self.eos = set(generator.target.spec.eos)
         self.rng = np.random.default_rng([options["seed"], rank])
-        self.report = {"loops_seen": 0, "loops_kept": 0, "incomplete_questions": 0}
+        self.report = {"answers": 0, "loops": 0, "loop_tokens_cut": 0, "incomplete_questions": 0}
         self.max_prompt = generator.length - options["answer_tokens"] - 1
 
     def _keys(self, stage, count):
@@ -108,7 +139,11 @@ class CorpusWriter:
 
     def write(self):
         """Returns the Corpus of this rank."""
-        bodies = [b for b in self.texts() + self.questions()
+        with ThreadPoolExecutor(1) as side:  # texts are drawn while the target writes questions
+            texts = side.submit(self.texts)
+            bodies = self.questions()
+            bodies = texts.result() + bodies
+        bodies = [b for b in bodies
                   if len(b) + len(self.head) + len(self.header) <= self.max_prompt and self.guard.allows(b)]
         order = self.rng.permutation(len(bodies))
         prompts = [np.concatenate([self.head, bodies[i], self.header]) for i in order]
@@ -116,20 +151,23 @@ class CorpusWriter:
         warm = self.rng.choice(values, len(prompts), p=shares)
         answers = self._run("answers", 2, prompts, warm, self.options["answer_tokens"], 0.75)
         corpus = Corpus()
-        for p, a in zip(prompts, answers):
-            if a is not None and len(a) >= 4 and self._keep(a):
-                corpus.add(np.concatenate([p, a]), np.r_[np.zeros(len(p), bool), np.ones(len(a), bool)])
+        for p, a in zip(prompts, self._without_loops(answers)):
+            if a is not None and len(a) >= 4:
+                corpus.add(np.concatenate([p, a]), np.repeat([False, True], [len(p), len(a)]))
         self._follow_ups(corpus)
         return corpus
 
-    def _keep(self, answer):
-        """Looping answers inflate acceptance: only a capped share of them is kept."""
-        if loop_share(answer) <= self.options.get("loop_limit", 0.3):
-            return True
-        self.report["loops_seen"] += 1
-        kept = self.rng.random() < self.options.get("loop_cap", 0.15)
-        self.report["loops_kept"] += kept
-        return kept
+    def _without_loops(self, answers):
+        """Loops inflate acceptance and teach nothing: each answer is cut shortly after it begins to repeat itself."""
+        there = [i for i, a in enumerate(answers) if a is not None]
+        out = list(answers)
+        for i, share in zip(there, loop_shares([answers[i] for i in there])):
+            if share > LOOP_LIMIT:
+                out[i] = trim_loop(answers[i])
+                self.report["loops"] += 1
+                self.report["loop_tokens_cut"] += len(answers[i]) - len(out[i])
+        self.report["answers"] += len(there)
+        return out
 
     def _follow_ups(self, corpus):
         """A second user turn and its answer, on conversations that ended and leave room."""
@@ -145,8 +183,8 @@ class CorpusWriter:
         prompts = [p for _, p in good]
         warm = self.rng.choice([0.0, 1.0], len(prompts))
         answers = self._run("follow-up answers", 4, prompts, warm, limit, 0.06)
-        for (i, p), a in zip(good, answers):
-            if a is not None and len(a) >= 4 and self._keep(a):
+        for (i, p), a in zip(good, self._without_loops(answers)):
+            if a is not None and len(a) >= 4:
                 mask = np.r_[corpus.masks[i], np.zeros(len(p) - len(corpus.ids[i]), bool), np.ones(len(a), bool)]
                 corpus.ids[i], corpus.masks[i] = np.concatenate([p, a]).astype(np.int32), mask
 

@@ -6,17 +6,20 @@ import numpy as np
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-def ngram_hashes(ids, n):
-    """64-bit hash of every run of n tokens. ids [T] -> uint64 [max(T - n + 1, 0)]."""
-    if len(ids) < n:
-        return np.zeros(0, np.uint64)
-    windows = np.lib.stride_tricks.sliding_window_view(np.asarray(ids, np.uint64), n)
-    h = np.zeros(len(windows), np.uint64)
+def run_hashes(ids, n):
+    """64-bit hash of every run of n tokens. ids uint64 [..., T], T >= n -> uint64 [..., T - n + 1]."""
+    count = ids.shape[-1] - n + 1
+    h = np.zeros((*ids.shape[:-1], count), np.uint64)
     with np.errstate(over="ignore"):
         for i in range(n):
-            h = (h ^ windows[:, i]) * _MULTIPLIER
+            h = (h ^ ids[..., i:i + count]) * _MULTIPLIER
             h ^= h >> np.uint64(29)
     return h
+
+
+def ngram_hashes(ids, n):
+    """run_hashes of one token sequence; empty when it is shorter than n."""
+    return run_hashes(np.asarray(ids, np.uint64), n) if len(ids) >= n else np.zeros(0, np.uint64)
 
 
 class EvaluationGuard:

@@ -6,8 +6,8 @@ Letters: B sequences, S positions, H hidden, Hq/Hkv heads, D head_dim, V vocabul
 """
 
 import json
-import math
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +69,10 @@ def decoder_layer(x, cos, sin, w_in, w_qkv, w_o, w_post, w_gate_up, w_down, head
     B, S, _ = x.shape
     D = 2 * cos.shape[-1]
     h = rms_norm(x, w_in, eps).to(w_qkv.dtype)
-    q, k, v = (h @ w_qkv.T).view(B, S, -1, D).transpose(1, 2).split([heads, kv_heads, kv_heads], 1)
-    q, k = rotate(q, cos, sin).to(h.dtype), rotate(k, cos, sin).to(h.dtype)
+    q, k, v = (h @ w_qkv.T).view(B, S, -1, D).split([heads, kv_heads, kv_heads], 2)
+    cos, sin = cos[:, None], sin[:, None]
+    q, k = rotate(q, cos, sin).to(h.dtype).transpose(1, 2), rotate(k, cos, sin).to(h.dtype).transpose(1, 2)
+    v = v.transpose(1, 2)
     a = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads)
     x = x + (a.transpose(1, 2).reshape(B, S, heads * D) @ w_o.T).float()
     gate, up = (rms_norm(x, w_post, eps).to(h.dtype) @ w_gate_up.T).chunk(2, -1)
@@ -139,11 +141,18 @@ def _unpermute(w, heads):
     return w.reshape(heads, w.shape[0] // heads // 2, 2, -1).transpose(1, 2).reshape(w.shape)
 
 
-def _read_gguf(path):
+@lru_cache(maxsize=1)
+def open_gguf(path):
+    """The parsed file; parsing a vocabulary takes seconds, so it is done once."""
     from gguf import GGUFReader
+
+    return GGUFReader(str(path))
+
+
+def _read_gguf(path):
     from gguf.quants import dequantize
 
-    reader = GGUFReader(str(path))
+    reader = open_gguf(str(path))
     field = lambda k, d=None: reader.fields[k].contents() if k in reader.fields else d
     arch = field("general.architecture")
     if arch not in ARCHITECTURES:

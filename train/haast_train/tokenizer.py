@@ -8,6 +8,8 @@ import jinja2
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from .target import open_gguf
+
 # Pre-tokenisers by the name that a GGUF file gives (tokenizer.ggml.pre); a byte-level BPE follows each.
 _DIGITS = pre_tokenizers.Digits(individual_digits=True)
 _GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -85,9 +87,7 @@ def _from_folder(path):
 
 
 def _from_gguf(path):
-    from gguf import GGUFReader
-
-    fields = GGUFReader(str(path)).fields
+    fields = open_gguf(str(path)).fields
     field = lambda k, d=None: fields[k].contents() if k in fields else d
     model, pre = field("tokenizer.ggml.model"), field("tokenizer.ggml.pre", "gpt-2")
     if model != "gpt2" or pre not in PRE_TOKENIZERS:

@@ -17,6 +17,9 @@ from .optim import Average, FlatGradients, learning_rate, make_optimizers
 from .state import pack, save_checkpoint, save_parts
 
 
+SPARE_MEMORY = 22e9  # bytes of GPU memory that the feature cache leaves to the training step
+
+
 @dataclass
 class TrainOptions:
     steps: int | None = None       # either a number of steps ...
@@ -44,6 +47,9 @@ class FeatureCache:
     def __init__(self, target, head, corpus, groups, t2d, options):
         self.target, self.taps, self.corpus, self.groups, self.t2d = target, head.spec.taps, corpus, groups, t2d
         self.unroll, self.room, self.kept = options.unroll, options.cache_gb * 1e9, {}
+        if target.device.type == "cuda":
+            unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            self.room = min(self.room, torch.cuda.mem_get_info()[0] + unused - SPARE_MEMORY)
 
     def get(self, b):
         """ids [B, S], taps [B, S, T*H], Supervision."""
@@ -118,7 +124,7 @@ class Trainer:
         if o.steps is not None:
             return self.step / o.steps
         share = (time.time() - began) / (60 * o.minutes)
-        value = torch.tensor([self.start_progress + share * (1 - self.start_progress)], device=self.target.device)
+        value = torch.tensor([self.start_progress + share], device=self.target.device)
         if dist.is_initialized():
             dist.broadcast(value, 0)
         return float(value)

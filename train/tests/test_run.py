@@ -131,6 +131,16 @@ def test_a_perfect_head_is_always_accepted(target):
 def test_loop_share():
     assert data.loop_share(np.arange(100)) == 0 and data.loop_share(np.tile(np.arange(10), 10)) > 0.8
     assert data.loop_share(np.zeros(20)) == 0
+    mixed = [np.arange(70), np.tile(np.arange(7), 30), np.r_[np.arange(60), np.arange(20)], np.arange(5)]
+    by_hand = [1 - len({tuple(a[i:i + 6]) for i in range(len(a) - 5)}) / (len(a) - 5) if len(a) >= 40 else 0 for a in mixed]
+    np.testing.assert_allclose(data.loop_shares(mixed), by_hand)
+
+
+def test_loops_are_cut_shortly_after_they_begin():
+    answer = np.r_[np.arange(100, 160), np.tile(np.arange(9), 20)]
+    kept = data.trim_loop(answer)
+    assert 60 + 9 <= len(kept) <= 60 + 9 + data.LOOP_TAIL and (kept == answer[:len(kept)]).all()
+    assert len(data.trim_loop(np.arange(100))) == 100
 
 
 def test_batches_fit_the_budget():
