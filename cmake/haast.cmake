@@ -45,7 +45,7 @@ if(HAAST_FUZZ)
   endif()
   target_compile_options(haast_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-target_link_libraries(haast_options INTERFACE fmt::fmt-header-only tl::expected Threads::Threads)
+target_link_libraries(haast_options INTERFACE fmt::fmt tl::expected Threads::Threads)
 
 # haast_library(NAME SOURCES a.cc b.cc DEPS haast_base ...): one static library a folder of src.
 function(haast_library NAME)

@@ -1,7 +1,6 @@
 #include "core/tensor.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
