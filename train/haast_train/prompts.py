@@ -97,12 +97,10 @@ def read_texts(rng, folders, files=500):
     paragraphs, stubs = [], []
     for folder in (sysconfig.get_paths()["stdlib"], *folders):
         root = Path(folder)
-        found = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".txt", ".md", ".rst"))
+        skip = {"test", "tests", "idlelib", "site-packages", "dist-packages"} - set(root.parts)
+        found = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".txt", ".md", ".rst") and skip.isdisjoint(p.parts)
+                       and p.stat().st_size < 400_000)
         for path in rng.sample(found, min(files, len(found))):
-            if "test" in path.parts or "tests" in path.parts or path.stat().st_size > 400_000:
-                continue
-            if "site-packages" in path.parts and "site-packages" not in root.parts:
-                continue
             try:
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
