@@ -10,9 +10,7 @@
 namespace haast::text {
 namespace {
 
-std::string Dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
+std::string Dump(const nlohmann::ordered_json& json) { return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace); }
 
 // The variables by which templates know the special tokens.
 std::string SpecialsJson(const TextAssets& assets, const Tokenizer& tokenizer) {
@@ -53,8 +51,7 @@ Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Create(const TextAsset
   chat_template->source_ = assets.source;
   const std::string specials = SpecialsJson(assets, tokenizer);
   haast_bytes error{};
-  const haast_text_status status =
-      haast_template_new(ToSlice(assets.chat_template), ToSlice(specials), &chat_template->handle_, &error);
+  const haast_text_status status = haast_template_new(ToSlice(assets.chat_template), ToSlice(specials), &chat_template->handle_, &error);
   if (status != HAAST_TEXT_OK) return RustError(status, error, assets.source);
   return chat_template;
 }
@@ -80,7 +77,7 @@ Result<std::string> ChatTemplate::Render(const RenderInput& input) const {
 
 Result<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& messages, bool add_generation_prompt) const {
   const std::string json = MessagesJson(messages);
-  return Render({.messages_json = json, .tools_json = {}, .variables_json = {}, .add_generation_prompt = add_generation_prompt});
+  return Render(RenderInput{.messages_json = json, .tools_json = {}, .variables_json = {}, .add_generation_prompt = add_generation_prompt});
 }
 
 }  // namespace haast::text

@@ -19,14 +19,9 @@ inline tl::unexpected<Error> RustError(haast_text_status status, haast_bytes mes
   ErrorCode code = ErrorCode::kInvalidFile;
   switch (status) {
     case HAAST_TEXT_INVALID_ARGUMENT:
-    case HAAST_TEXT_LIMIT:
-      code = ErrorCode::kInvalidArgument;
-      break;
-    case HAAST_TEXT_UNSUPPORTED:
-      code = ErrorCode::kUnsupported;
-      break;
-    default:
-      break;
+    case HAAST_TEXT_LIMIT: code = ErrorCode::kInvalidArgument; break;
+    case HAAST_TEXT_UNSUPPORTED: code = ErrorCode::kUnsupported; break;
+    default: break;
   }
   auto error = Err(code, "{}: {}", source, ToView(message));
   haast_bytes_free(message);

@@ -30,8 +30,8 @@ class StopSet {
   struct Node {
     std::vector<std::pair<uint8_t, int32_t>> next;  // sorted by byte
     int32_t fail = 0;
-    int32_t depth = 0;   // length of the prefix this node stands for
-    int32_t stop = -1;   // the longest stop string that ends here
+    int32_t depth = 0;  // length of the prefix this node stands for
+    int32_t stop = -1;  // the longest stop string that ends here
   };
   void Build();
   int32_t AddChild(int32_t node, uint8_t byte);

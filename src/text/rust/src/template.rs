@@ -70,8 +70,8 @@ impl Inner {
     fn render(&self, input: &RenderInput, size: usize) -> Outcome<String> {
         let mut context = self.specials.clone();
         context.extend(object(&input.variables_json, "template variables")?);
-        context.insert("messages".into(), array(&input.messages_json, "messages")?);
-        let tools = if input.tools_json.is_empty() { Value::from(()) } else { array(&input.tools_json, "tools")? };
+        context.insert("messages".into(), messages(&input.messages_json)?);
+        let tools = if input.tools_json.is_empty() { Value::from(()) } else { Serde(array(&input.tools_json, "tools")?).into() };
         context.insert("tools".into(), tools);
         context.entry("documents".into()).or_insert(Value::from(()));
         context.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
@@ -80,7 +80,7 @@ impl Inner {
 
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(BASE_FUEL + size as u64 * FUEL_PER_INPUT_BYTE));
-        let rendered = environment.get_template(NAME).and_then(|template| template.render(Value::from_iter(context)));
+        let rendered = environment.get_template(NAME).and_then(|template| template.render(Value::from(context)));
         rendered.map_err(|error| refusal(&error))
     }
 }
@@ -163,11 +163,25 @@ fn json(text: &str, what: &str) -> Outcome<serde_json::Value> {
     serde_json::from_str(text).map_err(|e| Failure::argument(format!("{what}: not valid JSON: {e}")))
 }
 
-fn array(text: &str, what: &str) -> Outcome<Value> {
+fn array(text: &str, what: &str) -> Outcome<Vec<serde_json::Value>> {
     match json(text, what)? {
-        value @ serde_json::Value::Array(_) => Ok(Serde(value).into()),
+        serde_json::Value::Array(items) => Ok(items),
         _ => Err(Failure::argument(format!("{what}: expected a JSON array"))),
     }
+}
+
+/// The messages, with an assistant's reasoning under each name that templates read it by.
+fn messages(text: &str) -> Outcome<Value> {
+    let mut list = array(text, "messages")?;
+    for message in list.iter_mut().filter_map(serde_json::Value::as_object_mut) {
+        let names = ["reasoning_content", "thinking", "reasoning"];
+        let reasoning = names.iter().find_map(|name| message.get(*name).filter(|value| !value.is_null())).cloned();
+        if let Some(reasoning) = reasoning {
+            message.entry("thinking").or_insert_with(|| reasoning.clone());
+            message.insert("reasoning_content".into(), reasoning);
+        }
+    }
+    Ok(Serde(list).into())
 }
 
 fn object(text: &str, what: &str) -> Outcome<BTreeMap<String, Value>> {
