@@ -60,8 +60,8 @@ def numbered_lines(path):
 
 
 def check_source(path, name, allowed):
-    """One file of src: quoted includes name a folder that `allowed` holds. Tests may also use tests/support."""
-    if path.stem.endswith(("_test", "_fuzz")):
+    """One file of src: quoted includes name a folder that `allowed` holds. Tests and what only they use may include tests/support."""
+    if path.stem.endswith(("_test", "_fuzz", "_test_util", "_harness")):
         allowed = allowed + ["support"]
     for number, line in numbered_lines(path):
         match = INCLUDE.match(line)
