@@ -132,14 +132,16 @@ TEST_P(Exactness, ChainsOfEveryLengthAlone) {
 }
 
 TEST_P(Exactness, ChunksAndThreadsInABatch) {
-  for (int chunk : {1, 7, 64, 4096}) {
-    for (int threads : {1, 2, 3}) {
-      EngineOptions options = options_;
-      options.prefill_chunk = chunk;
-      options.threads = threads;
-      auto engine = MustCreate(options);
-      ExpectAll(RunRequests(*engine, WithDrafts(3)), "chunk " + std::to_string(chunk) + ", threads " + std::to_string(threads));
-    }
+  struct Setting {
+    int chunk;
+    int threads;
+  };
+  for (const Setting& setting : {Setting{1, 1}, {7, 2}, {64, 1}, {64, 3}, {4096, 2}}) {
+    EngineOptions options = options_;
+    options.prefill_chunk = setting.chunk;
+    options.threads = setting.threads;
+    auto engine = MustCreate(options);
+    ExpectAll(RunRequests(*engine, WithDrafts(3)), "chunk " + std::to_string(setting.chunk) + ", threads " + std::to_string(setting.threads));
   }
 }
 

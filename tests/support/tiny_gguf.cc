@@ -1,5 +1,6 @@
 #include "support/tiny_gguf.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <cmath>
 #include <map>
