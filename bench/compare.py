@@ -109,9 +109,12 @@ def machine():
 
 
 def commit():
-    result = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    changed = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True).stdout
-    return (result.stdout.strip() or "no git") + ("+" if changed else "")
+    try:
+        head = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+        changed = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        return "unknown (no git)"
+    return (head or "unknown") + ("+" if changed else "")
 
 
 def shown_arguments(args):

@@ -8,9 +8,10 @@ Also fails for such words in any source file: what is left undone is said where 
 
 import argparse
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+import tree
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 TREE_PATH = re.compile(r"`((?:src|include|scripts|bench|cmake|docs|models|tests|examples|train)/[\w./-]+)`")
@@ -18,12 +19,6 @@ MAKE = re.compile(r"(?:^|[`\s])(?:make|\./run) ([a-z][a-z-]*)", re.MULTILINE)
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 SOURCES = (".h", ".cc", ".cu", ".cuh", ".rs", ".py", ".sh", ".cmake", ".txt", ".md", ".json")
-
-
-def tracked_files(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True)
-    names = listed.stdout.splitlines() if listed.returncode == 0 else [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
-    return sorted(n for n in names if (root / n).is_file())
 
 
 def line_of(text, match):
@@ -47,7 +42,7 @@ def check_page(root, name, text, targets):
 def check(root):
     makefile = root / "Makefile"
     targets = set(re.findall(r"^([a-z-]+):", makefile.read_text(), re.MULTILINE)) if makefile.exists() else set()
-    for name in tracked_files(root):
+    for name in tree.project_files(root):
         if not name.endswith(SOURCES) or "corpus" in name or name.startswith("tests/goldens/"):
             continue
         text = (root / name).read_text(encoding="utf-8", errors="replace")

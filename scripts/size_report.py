@@ -9,9 +9,10 @@ text is stripped of comments and strings, which clang-formatted code allows; it 
 
 import argparse
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+import tree
 
 FILE_LOOK, FILE_FAIL = 400, 600
 FUNCTION, KERNEL_FUNCTION = 80, 250
@@ -102,18 +103,12 @@ def report_functions(name, text):
             yield f"{where} nests {nesting} deep (look again over {NESTING})"
 
 
-def tracked_files(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True)
-    names = listed.stdout.split() if listed.returncode == 0 else [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
-    return sorted(n for n in names if n.endswith(SUFFIXES) and (root / n).is_file())
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     root = parser.parse_args().root.resolve()
     failures, notes, total = [], [], 0
-    names = tracked_files(root)
+    names = [n for n in tree.project_files(root) if n.endswith(SUFFIXES)]
     for name in names:
         text = (root / name).read_text(encoding="utf-8")
         lines = text.count("\n")
