@@ -83,31 +83,25 @@ TextAssets SmollmGguf() {
 
 TextAssets SmollmJson() {
   TextAssets assets = SmollmGguf();
-  Json vocab = Json::object();
-  Json added = Json::array();
+  // The vocabulary is the one large object here: plain json looks keys up in a tree, ordered_json from end to end.
+  nlohmann::json vocab = nlohmann::json::object();
+  nlohmann::json added = nlohmann::json::array();
   for (size_t id = 0; id < assets.gguf.tokens.size(); ++id) {
-    vocab[assets.gguf.tokens[id]] = id;
+    const std::string& token = assets.gguf.tokens[id];
+    vocab[token] = id;
     if (id >= kSmollmSpecials) continue;
-    added.push_back({{"id", id},
-                     {"content", assets.gguf.tokens[id]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
+    added.push_back({{"id", id}, {"content", token}, {"normalized", false}, {"special", true}});
+    for (const char* flag : {"single_word", "lstrip", "rstrip"}) added.back()[flag] = false;
   }
-  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  const Json pre = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level}}};
-  const Json tokenizer = {
+  const nlohmann::json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const nlohmann::json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  const nlohmann::json tokenizer = {
       {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
       {"added_tokens", added},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", pre},
-      {"post_processor", nullptr},
+      {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {digits, byte_level}}}},
       {"decoder", byte_level},
-      {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"vocab", vocab}, {"merges", assets.gguf.merges}}}};
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", assets.gguf.merges}}},
+  };
   assets.source = "smollm/tokenizer.json";
   assets.tokenizer_json = tokenizer.dump();
   assets.gguf = {};

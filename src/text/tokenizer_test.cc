@@ -76,7 +76,8 @@ TEST(TokenizerTest, SentencePieceVocabularyGivesItsLibrarysIds) {
     auto tokenizer = Tokenizer::Create(assets);
     ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
     for (const Json& row : ReadJsonLines("spm_tokens.jsonl")) {
-      EXPECT_EQ(MustEncode(**tokenizer, row["text"].get<std::string>(), false), Ids(row["ids"])) << assets.source << " " << row;
+      const bool special = row.contains("special");
+      EXPECT_EQ(MustEncode(**tokenizer, row["text"].get<std::string>(), special), Ids(row["ids"])) << assets.source << " " << row;
       EXPECT_EQ((*tokenizer)->Decode(Ids(row["ids"]), true), row["decoded"].get<std::string>()) << assets.source << " " << row;
     }
     EXPECT_THAT(*(*tokenizer)->EncodePrompt("", true), ElementsAre(1));
@@ -278,8 +279,9 @@ TEST(TokenizerErrorTest, HostileTokenizerJson) {
     Json json = Json::parse(assets.tokenizer_json);
     c.change(json);
     assets.tokenizer_json = json.dump();
+    SCOPED_TRACE(c.what);
     const Error error = CreateError(assets);
-    EXPECT_THAT(error.message, HasSubstr(c.message)) << c.what;
+    EXPECT_THAT(error.message, HasSubstr(c.message));
     EXPECT_TRUE(error.code == c.code || error.code == ErrorCode::kInvalidArgument) << c.what << ": " << error.message;
   }
 }

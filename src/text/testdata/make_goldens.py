@@ -10,7 +10,8 @@
   pretokenizer.jsonl    {"pre", "text", "ids"}: Hugging Face tokenizers with the default vocabulary and the pre-tokenizer of
                         other models' tokenizer.json files
   spm_vocab.json        a tiny SentencePiece vocabulary, trained here, as GGUF metadata has it, and as a tokenizer.json
-  spm_tokens.jsonl      {"text", "ids", "decoded"}: from the sentencepiece library itself
+  spm_tokens.jsonl      {"text", "ids", "decoded"}: from the sentencepiece library itself; rows with "special" from Hugging Face
+                        tokenizers, special tokens parsed: the library cannot parse them, and puts no space after them
   templates.jsonl       {"name", "template", "specials", "messages", "tools", "variables", "add_generation_prompt", "local_seconds",
                         "expected" or "error"}: from transformers' own Jinja environment
 
@@ -180,10 +181,17 @@ def spm_tokenizer_json(vocab):
     return json.loads(tokenizer.to_str())
 
 
+def spm_special_rows(tokenizer):
+    texts = ["the<tool>boat", "<tool>", "a <tool> b", "<|user|>the bridge</s>", "<s>the</s><s> boat", "<|user|> \n<|end|>\n", "<unk>x"]
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
+    rows = [(text, tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+    return [{"text": t, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=True), "special": True} for t, ids in rows]
+
+
 def spm_rows(sp):
     texts = [t for t in TEXTS if "<" not in t] + CORPUS.splitlines()[:7] + [
         "the", " the", "  the  ", "bridge", "bridges", " ", "  ", "\n", "a\nb\n\n", "100", "1000000", "mill pond", "zzz qqq",
-        "日本", "é", "ß", "😀", "the<tool>boat", "<tool>", "a <tool> b",
+        "日本", "é", "ß", "😀",
     ]
     rng = random.Random(1)
     words = CORPUS.split()
@@ -203,7 +211,7 @@ def main():
     vocab = spm_vocab(sp)
     vocab["tokenizer_json"] = spm_tokenizer_json(vocab)
     (HERE / "spm_vocab.json").write_text(json.dumps(vocab, ensure_ascii=True) + "\n")
-    write_lines("spm_tokens.jsonl", spm_rows(sp))
+    write_lines("spm_tokens.jsonl", spm_rows(sp) + spm_special_rows(vocab["tokenizer_json"]))
     write_lines("templates.jsonl", template_cases())
 
 

@@ -367,7 +367,7 @@ def template_cases():
         add(f"{name}/tools and answer", TEMPLATES[name], CHATS["tool"], tools=TOOLS)
     add("llama3/date", LLAMA3, CHATS["one"], variables={"date_string": "1 Jan 2030"})
     add("qwen3/no thinking", QWEN3, CHATS["one"], variables={"enable_thinking": False})
-    data = {"text": "é'\"<\n", "list": [1, 2.5, -3e-7, 10**20], "none": None, "yes": True, "a": {}, "b": []}
+    data = {"text": "é'\"<\n", "list": [1, 2.5, -3e-7, 10**15], "none": None, "yes": True, "a": {}, "b": []}
     add("python", PYTHON, CHATS["turns"], variables={"data": data})
     return rows
 
