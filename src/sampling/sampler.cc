@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 
 #include "base/check.h"
@@ -14,8 +16,11 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kMaxTemperature = 100.0f;
-constexpr int64_t kBlock = 256;  // tokens whose mass is summed together
-constexpr int kLanes = 8;        // partial sums side by side, so that a compiler may use vector registers
+constexpr int64_t kMassBlock = 256;   // tokens whose mass is summed together
+constexpr int64_t kSearchBlock = 64;  // tokens skipped together when none of them is large enough
+constexpr int kLanes = 16;            // partial results side by side, so that a compiler may use vector registers
+constexpr int kBuckets = 2048;        // of log-probability, for top-p
+constexpr float kBucketsPerNat = 64.0f;
 
 // Most likely first; equal logits by lower id. Orders by logit: exp may round two different logits to one probability.
 struct MoreLikely {
@@ -23,17 +28,31 @@ struct MoreLikely {
   bool operator()(int32_t a, int32_t b) const { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; }
 };
 
-// Mass of `count` probabilities of which those below `threshold` count as 0, in one fixed order.
+// Mass of `count` probabilities of which those below `threshold` count as 0, in one fixed order. A lane adds at most
+// kMassBlock / kLanes numbers in fp32: 1e-6 of the block's mass at worst.
 double BlockMass(const float* p, int64_t count, float threshold) {
-  std::array<double, kLanes> lanes{};
+  std::array<float, kLanes> lanes{};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += p[i + lane] >= threshold ? p[i + lane] : 0.0f;
   }
   for (; i < count; ++i) lanes[0] += p[i] >= threshold ? p[i] : 0.0f;
   double mass = 0.0;
-  for (const double lane : lanes) mass += lane;
+  for (const float lane : lanes) mass += lane;
   return mass;
+}
+
+// Fills block_mass; returns the sum over all blocks.
+double MassOfBlocks(const std::vector<float>& p, float threshold, std::vector<double>* block_mass) {
+  const int64_t n = static_cast<int64_t>(p.size());
+  const int64_t blocks = (n + kMassBlock - 1) / kMassBlock;
+  block_mass->resize(static_cast<size_t>(blocks));
+  double total = 0.0;
+  for (int64_t b = 0; b < blocks; ++b) {
+    (*block_mass)[b] = BlockMass(p.data() + b * kMassBlock, std::min(kMassBlock, n - b * kMassBlock), threshold);
+    total += (*block_mass)[b];
+  }
+  return total;
 }
 
 // The first of `count` items at which the running sum of mass(i) exceeds `target`, starting from `sum`. Rounding may
@@ -53,78 +72,93 @@ int64_t Walk(int64_t count, double sum, double target, const Mass& mass) {
 
 // Picks along ascending id among the tokens whose probability is at least `threshold`: block by block, then inside one.
 int32_t DrawDense(const std::vector<float>& p, float threshold, float uniform, std::vector<double>* block_mass) {
-  const int64_t n = static_cast<int64_t>(p.size());
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
-  block_mass->resize(static_cast<size_t>(blocks));
-  double total = 0.0;
-  for (int64_t b = 0; b < blocks; ++b) {
-    (*block_mass)[b] = BlockMass(p.data() + b * kBlock, std::min(kBlock, n - b * kBlock), threshold);
-    total += (*block_mass)[b];
-  }
-  const double target = uniform * total;
-  const int64_t block = Walk(blocks, 0.0, target, [&](int64_t b) { return (*block_mass)[b]; });
+  const double target = uniform * MassOfBlocks(p, threshold, block_mass);
+  const int64_t block = Walk(static_cast<int64_t>(block_mass->size()), 0.0, target, [&](int64_t b) { return (*block_mass)[b]; });
   double before = 0.0;
   for (int64_t b = 0; b < block; ++b) before += (*block_mass)[b];
-  const int64_t begin = block * kBlock;
-  const int64_t offset =
-      Walk(std::min(kBlock, n - begin), before, target, [&](int64_t i) { return p[begin + i] >= threshold ? double{p[begin + i]} : 0.0; });
+  const int64_t begin = block * kMassBlock;
+  const int64_t count = std::min(kMassBlock, static_cast<int64_t>(p.size()) - begin);
+  const int64_t offset = Walk(count, before, target, [&](int64_t i) { return p[begin + i] >= threshold ? double{p[begin + i]} : 0.0; });
   return static_cast<int32_t>(begin + offset);
 }
 
-// The largest logit of each block that is not NaN; -infinity where there is none.
-float BlockMaximum(const float* logits, int64_t count) {
-  std::array<float, kLanes> lanes;
-  lanes.fill(-kInfinity);
+using FourFloats = float __attribute__((vector_size(16)));
+
+// Written with vectors: compilers leave a loop of fp32 maxima scalar, for the sake of NaN. Here a NaN never wins.
+FourFloats Larger(FourFloats value, FourFloats than) { return value > than ? value : than; }
+
+// The largest of `count` values that are not NaN; -infinity where there is none.
+float BlockMaximum(const float* values, int64_t count) {
+  const FourFloats lowest = FourFloats{} - kInfinity;
+  FourFloats lanes[4] = {lowest, lowest, lowest, lowest};
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
+  for (; i + 16 <= count; i += 16) {
+    FourFloats next[4];
+    std::memcpy(next, values + i, sizeof(next));
+    for (int j = 0; j < 4; ++j) lanes[j] = Larger(next[j], lanes[j]);
   }
-  for (; i < count; ++i) lanes[0] = logits[i] > lanes[0] ? logits[i] : lanes[0];
-  return *std::max_element(lanes.begin(), lanes.end());
+  const FourFloats all = Larger(Larger(lanes[0], lanes[1]), Larger(lanes[2], lanes[3]));
+  float largest = -kInfinity;
+  for (int j = 0; j < 4; ++j) largest = all[j] > largest ? all[j] : largest;
+  for (; i < count; ++i) largest = values[i] > largest ? values[i] : largest;
+  return largest;
 }
 
-// A logit that at least `k` tokens reach: the k-th largest of the block maxima, each of which is a token of its own.
+// Calls visit(id) in ascending order for every value that is at least `bound` (a reference: visit may raise it).
+template <typename Visit>
+void ForEachAtLeast(std::span<const float> values, const float& bound, const Visit& visit) {
+  const int64_t n = static_cast<int64_t>(values.size());
+  for (int64_t begin = 0; begin < n; begin += kSearchBlock) {
+    const int64_t count = std::min(kSearchBlock, n - begin);
+    if (!(BlockMaximum(values.data() + begin, count) >= bound)) continue;
+    for (int64_t i = begin; i < begin + count; ++i) {
+      if (values[i] >= bound) visit(static_cast<int32_t>(i));
+    }
+  }
+}
+
+// A finite logit that at least `k` tokens reach: the k-th largest of the block maxima, each a token of its own.
 float TopKBound(std::span<const float> logits, int64_t k, std::vector<float>* maxima) {
-  constexpr int64_t kTokens = 64;
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
   const int64_t n = static_cast<int64_t>(logits.size());
-  const int64_t blocks = (n + kTokens - 1) / kTokens;
-  if (k > blocks) return -kInfinity;
+  const int64_t blocks = (n + kSearchBlock - 1) / kSearchBlock;
+  if (k > blocks) return kLowest;
   maxima->resize(static_cast<size_t>(blocks));
-  for (int64_t b = 0; b < blocks; ++b) (*maxima)[b] = BlockMaximum(logits.data() + b * kTokens, std::min(kTokens, n - b * kTokens));
+  for (int64_t b = 0; b < blocks; ++b) {
+    (*maxima)[b] = BlockMaximum(logits.data() + b * kSearchBlock, std::min(kSearchBlock, n - b * kSearchBlock));
+  }
   std::nth_element(maxima->begin(), maxima->begin() + (k - 1), maxima->end(), std::greater<float>());
-  return (*maxima)[k - 1];
+  return std::max((*maxima)[k - 1], kLowest);
 }
 
-// Fills scratch->candidates with the k most likely tokens that can be drawn, in no particular order.
+// Drops the candidates that are less likely than `cut`; the others stay in ascending order.
+void DropBelow(int32_t cut, const MoreLikely& more_likely, std::vector<int32_t>* candidates) {
+  std::erase_if(*candidates, [&](int32_t id) { return more_likely(cut, id); });
+}
+
+// Fills scratch->candidates with the k most likely tokens that can be drawn.
 void SelectTopK(std::span<const float> logits, int64_t k, SamplerScratch* scratch) {
   auto& candidates = scratch->candidates;
   candidates.clear();
   const float bound = TopKBound(logits, k, &scratch->block_maxima);
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (logits[id] >= bound && logits[id] > -kInfinity) candidates.push_back(static_cast<int32_t>(id));
-  }
+  ForEachAtLeast(logits, bound, [&](int32_t id) { candidates.push_back(id); });
   if (static_cast<int64_t>(candidates.size()) <= k) return;
-  std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), MoreLikely{logits.data()});
-  candidates.resize(static_cast<size_t>(k));
+  const MoreLikely more_likely{logits.data()};
+  auto& ranked = scratch->ranked;
+  ranked = candidates;
+  std::nth_element(ranked.begin(), ranked.begin() + (k - 1), ranked.end(), more_likely);
+  DropBelow(ranked[k - 1], more_likely, &candidates);
 }
 
 // Fills scratch->candidates with a superset of the smallest set that has `mass` of `total`: all the tokens left out
 // together weigh less than what may be left out.
 void SelectHeavy(double mass, double total, SamplerScratch* scratch) {
+  constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
   const auto& p = scratch->probabilities;
-  auto& candidates = scratch->candidates;
-  candidates.clear();
+  scratch->candidates.clear();
   // Half the allowance, so that rounding cannot make the rest heavier than it.
-  const float bound = static_cast<float>(0.5 * (total - mass) / static_cast<double>(p.size()));
-  for (size_t id = 0; id < p.size(); ++id) {
-    if (p[id] > 0.0f && p[id] >= bound) candidates.push_back(static_cast<int32_t>(id));
-  }
-}
-
-// An infinite sum belongs to one infinite logit, or to none at all.
-float LogProb(float logit, float log_sum_exp) {
-  if (std::isinf(log_sum_exp)) return logit == log_sum_exp ? 0.0f : -kInfinity;
-  return logit - log_sum_exp;
+  const float bound = std::max(kSmallest, static_cast<float>(0.5 * (total - mass) / static_cast<double>(p.size())));
+  ForEachAtLeast(p, bound, [&](int32_t id) { scratch->candidates.push_back(id); });
 }
 
 double MassOf(const std::vector<int32_t>& ids, const std::vector<float>& p) {
@@ -133,35 +167,47 @@ double MassOf(const std::vector<int32_t>& ids, const std::vector<float>& p) {
   return mass;
 }
 
-// Keeps the smallest set of most likely candidates whose mass reaches `mass`; at least one. Sorts only as far as needed.
-void KeepMass(double mass, std::span<const float> logits, SamplerScratch* scratch) {
-  auto& candidates = scratch->candidates;
-  const MoreLikely more_likely{logits.data()};
-  const size_t n = candidates.size();
+// Keeps the smallest set of most likely candidates whose mass reaches `mass`. Only the tokens of one narrow bucket of
+// log-probability, the one in which the mass is reached, are sorted.
+void KeepMass(double mass, std::span<const float> logits, float max, float scale, SamplerScratch* scratch) {
+  const auto& p = scratch->probabilities;
+  // Never decreases with falling logits, so that buckets and MoreLikely agree.
+  const auto bucket_of = [&](int32_t id) {
+    return static_cast<int>(std::min((max - logits[id]) * scale * kBucketsPerNat, static_cast<float>(kBuckets - 1)));
+  };
+  auto& bucket_mass = scratch->bucket_mass;
+  bucket_mass.assign(kBuckets, 0.0);
+  for (const int32_t id : scratch->candidates) bucket_mass[bucket_of(id)] += p[id];
   double sum = 0.0;
-  for (size_t begin = 0, step = 64; begin < n; begin += step, step *= 4) {
-    step = std::min(step, n - begin);
-    const auto first = candidates.begin() + static_cast<int64_t>(begin);
-    const auto last = first + static_cast<int64_t>(step);
-    if (last != candidates.end()) std::nth_element(first, last, candidates.end(), more_likely);
-    std::sort(first, last, more_likely);
-    for (size_t i = begin; i < begin + step; ++i) {
-      sum += scratch->probabilities[candidates[i]];
-      if (sum < mass) continue;
-      candidates.resize(i + 1);
-      return;
-    }
+  int bucket = 0;
+  while (bucket < kBuckets && sum + bucket_mass[bucket] < mass) sum += bucket_mass[bucket++];
+  if (bucket == kBuckets) return;  // rounding: everything together just misses it
+  auto& ranked = scratch->ranked;
+  ranked.clear();
+  for (const int32_t id : scratch->candidates) {
+    if (bucket_of(id) == bucket) ranked.push_back(id);
   }
+  const MoreLikely more_likely{logits.data()};
+  std::sort(ranked.begin(), ranked.end(), more_likely);
+  size_t last = 0;
+  for (; last + 1 < ranked.size() && sum + p[ranked[last]] < mass; ++last) sum += p[ranked[last]];
+  DropBelow(ranked[last], more_likely, &scratch->candidates);
 }
 
+// Picks along ascending id among the candidates (ascending) whose probability is at least `threshold`.
 int32_t DrawCandidate(float threshold, float uniform, SamplerScratch* scratch) {
   const auto& p = scratch->probabilities;
   auto& candidates = scratch->candidates;
-  std::erase_if(candidates, [&](int32_t id) { return !(p[id] >= threshold); });
-  std::sort(candidates.begin(), candidates.end());
+  std::erase_if(candidates, [&](int32_t id) { return p[id] < threshold; });
   const double target = uniform * MassOf(candidates, p);
   const int64_t index = Walk(static_cast<int64_t>(candidates.size()), 0.0, target, [&](int64_t i) { return double{p[candidates[i]]}; });
   return candidates[index];
+}
+
+// An infinite sum belongs to one infinite logit, or to none at all.
+float LogProb(float logit, float log_sum_exp) {
+  if (std::isinf(log_sum_exp)) return logit == log_sum_exp ? 0.0f : -kInfinity;
+  return logit - log_sum_exp;
 }
 
 }  // namespace
@@ -203,9 +249,9 @@ int32_t SampleToken(std::span<const float> logits, const SamplingParams& params,
   if (!top_k && !top_p) return DrawDense(p, threshold, uniform, &scratch->block_mass);
   if (top_k) SelectTopK(logits, params.top_k, scratch);
   if (top_p) {
-    const double total = top_k ? MassOf(scratch->candidates, p) : BlockMass(p.data(), n, 0.0f);
+    const double total = top_k ? MassOf(scratch->candidates, p) : MassOfBlocks(p, 0.0f, &scratch->block_mass);
     if (!top_k) SelectHeavy(params.top_p * total, total, scratch);
-    KeepMass(params.top_p * total, logits, scratch);
+    KeepMass(params.top_p * total, logits, max, scale, scratch);
   }
   return DrawCandidate(threshold, uniform, scratch);
 }
@@ -220,14 +266,14 @@ void FillLogprobs(std::span<const float> logits, int top_n, const kernels::Ops& 
   if (top_n <= 0) return;
   const size_t wanted = static_cast<size_t>(std::min<int64_t>(top_n, n));
   top.reserve(wanted + 1);
-  float worst = -kInfinity;  // a token must beat it; of equal ones the earlier stays
-  for (int32_t id = 0; id < n; ++id) {
-    if (!(logits[id] > worst)) continue;
-    auto place = std::find_if(top.begin(), top.end(), [&](const TokenLogprob& other) { return other.logprob < logits[id]; });
+  float bound = std::numeric_limits<float>::lowest();
+  ForEachAtLeast(logits, bound, [&](int32_t id) {
+    // Behind those it equals: of equal ones the earlier stays.
+    const auto place = std::find_if(top.begin(), top.end(), [&](const TokenLogprob& other) { return other.logprob < logits[id]; });
     top.insert(place, {id, logits[id]});
     if (top.size() > wanted) top.pop_back();
-    if (top.size() == wanted) worst = top.back().logprob;
-  }
+    if (top.size() == wanted) bound = std::nextafter(top.back().logprob, kInfinity);
+  });
   for (TokenLogprob& entry : top) entry.logprob = LogProb(entry.logprob, log_sum_exp);
 }
 

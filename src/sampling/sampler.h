@@ -19,12 +19,17 @@ Status CheckSamplingParams(const SamplingParams& params);
 // Memory of a sampler, reused by all calls of one thread: [vocab] probabilities and candidate ids.
 class SamplerScratch {
  public:
-  explicit SamplerScratch(int64_t vocab) : probabilities(vocab), logits(vocab) { candidates.reserve(vocab); }
+  explicit SamplerScratch(int64_t vocab) : probabilities(vocab), logits(vocab) {
+    candidates.reserve(vocab);
+    ranked.reserve(vocab);
+  }
   std::vector<float> probabilities;
   std::vector<float> logits;  // a copy for constraints that mask
   std::vector<int32_t> candidates;
   std::vector<double> block_mass;   // [vocab / block] partial sums
   std::vector<float> block_maxima;  // [vocab / block]
+  std::vector<int32_t> ranked;      // candidates while they are ordered by likelihood
+  std::vector<double> bucket_mass;  // [buckets of log-probability]
 };
 
 // Draws the token at absolute `position`. Temperature 0: argmax. Otherwise top-k, then top-p, then min-p restrict the
