@@ -101,9 +101,9 @@ void ExpectExact(size_t prompts, int64_t max_tokens, const std::vector<Variation
       options.prefill_chunk = variation.prefill_chunk;
       options.max_batch = variation.max_batch;
       auto engine = MustCreate(options);
-      const std::string what = "temperature " + std::to_string(temperature) + ", threads " + std::to_string(variation.threads) + ", chunk " +
-                               std::to_string(variation.prefill_chunk) + ", first drafts " + std::to_string(variation.drafts[0]) +
-                               ", batch " + std::to_string(variation.max_batch);
+      const std::string what = "temperature " + std::to_string(temperature) + ", threads " + std::to_string(variation.threads) +
+                               ", chunk " + std::to_string(variation.prefill_chunk) + ", first drafts " +
+                               std::to_string(variation.drafts[0]) + ", batch " + std::to_string(variation.max_batch);
       tokens += ExpectSame(reference, RunRequests(*engine, WithDrafts(requests, variation.drafts)), what);
     }
   }

@@ -141,7 +141,8 @@ TEST_P(Exactness, ChunksAndThreadsInABatch) {
     options.prefill_chunk = setting.chunk;
     options.threads = setting.threads;
     auto engine = MustCreate(options);
-    ExpectAll(RunRequests(*engine, WithDrafts(3)), "chunk " + std::to_string(setting.chunk) + ", threads " + std::to_string(setting.threads));
+    ExpectAll(RunRequests(*engine, WithDrafts(3)),
+              "chunk " + std::to_string(setting.chunk) + ", threads " + std::to_string(setting.threads));
   }
 }
 
@@ -185,7 +186,8 @@ TEST_P(Exactness, EchoHeadsHaveDraftsAcceptedAndRejected) {
   EXPECT_EQ(stats.emitted, stats.accepted + stats.rounds);
 }
 
-INSTANTIATE_TEST_SUITE_P(TinyModels, Exactness, ::testing::ValuesIn(Cases()), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(TinyModels, Exactness, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace haast::testing

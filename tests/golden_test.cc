@@ -68,13 +68,15 @@ TEST(Golden, ReferenceLogitsAndFeaturesEqualHuggingFace) {
     const int64_t count = ids.elements();
     const auto* id = static_cast<const int32_t*>(ids.data);
     const TensorView& positions = by_name.at(prompt + ".positions");
-    const std::vector<int32_t> rows(static_cast<const int32_t*>(positions.data), static_cast<const int32_t*>(positions.data) + positions.elements());
+    const std::vector<int32_t> rows(static_cast<const int32_t*>(positions.data),
+                                    static_cast<const int32_t*>(positions.data) + positions.elements());
 
     kv::KvSeq kv_seq(0);
     ASSERT_TRUE(kv_seq.Reserve(count, models->pages.get()));
     const attention::SequenceRows sequence{kv_seq.pages(), 0, count, {}};
     const int32_t owner = 0;
-    exec::Batch batch{attention::ForwardMode::kExtend, {&sequence, 1}, {&owner, 1}, {id, static_cast<size_t>(count)}, nullptr, false, rows, true};
+    exec::Batch batch{
+        attention::ForwardMode::kExtend, {&sequence, 1}, {&owner, 1}, {id, static_cast<size_t>(count)}, nullptr, false, rows, true};
     const Status status = models->target_runner->Run(batch);
     ASSERT_TRUE(status) << status.error().message;
 

@@ -20,17 +20,17 @@ namespace haast {
 enum class KvDtype { kF16, kF32 };
 
 struct EngineOptions {
-  std::string model;              // GGUF file or Hugging Face folder
-  std::string draft;              // EAGLE-3 head folder; empty: no speculation possible
-  std::string backend = "cpu";    // "cpu", or "ref": the naive fp32 definition of correct
+  std::string model;                        // GGUF file or Hugging Face folder
+  std::string draft;                        // EAGLE-3 head folder; empty: no speculation possible
+  std::string backend = "cpu";              // "cpu", or "ref": the naive fp32 definition of correct
   std::string draft_quantisation = "auto";  // head weights at load: "auto" (q8_0, lm_head q4_1), "q8_0", "q4_1", "none"
-  int threads = 0;                // 0: every processor this process may use
+  int threads = 0;                          // 0: every processor this process may use
   KvDtype kv_dtype = KvDtype::kF16;
-  int page_size = 16;             // tokens a KV page
-  int64_t kv_tokens = 0;          // tokens in the KV pool, all requests together; 0: one full context, at least 8,192
-  int64_t max_context = 0;        // longest sequence; 0: the model's own limit
-  int max_batch = 16;             // requests that run together
-  int prefill_chunk = 512;        // prompt tokens a step may take, all requests together
+  int page_size = 16;       // tokens a KV page
+  int64_t kv_tokens = 0;    // tokens in the KV pool, all requests together; 0: one full context, at least 8,192
+  int64_t max_context = 0;  // longest sequence; 0: the model's own limit
+  int max_batch = 16;       // requests that run together
+  int prefill_chunk = 512;  // prompt tokens a step may take, all requests together
 };
 
 struct EngineStats {
@@ -38,11 +38,11 @@ struct EngineStats {
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t free_pages = 0;
-  int64_t total_pages = 0;        // without the reserved one
-  SpeculationStats speculation;   // finished and running requests
-  double draft_seconds = 0.0;     // draft decode and draft extend
-  double target_seconds = 0.0;    // target launches
-  double sample_seconds = 0.0;    // acceptance and sampling
+  int64_t total_pages = 0;       // without the reserved one
+  SpeculationStats speculation;  // finished and running requests
+  double draft_seconds = 0.0;    // draft decode and draft extend
+  double target_seconds = 0.0;   // target launches
+  double sample_seconds = 0.0;   // acceptance and sampling
 };
 
 class Engine {

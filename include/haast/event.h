@@ -19,9 +19,9 @@ struct TokenLogprob {
 
 struct TokenOutput {
   int32_t token = 0;
-  bool from_draft = false;            // an accepted draft; false: drawn by the target alone (plain, or a round's bonus token)
-  float logprob = 0.0f;               // raw log-softmax of the target, where the request asked for logprobs
-  std::vector<TokenLogprob> top;      // most likely first
+  bool from_draft = false;        // an accepted draft; false: drawn by the target alone (plain, or a round's bonus token)
+  float logprob = 0.0f;           // raw log-softmax of the target, where the request asked for logprobs
+  std::vector<TokenLogprob> top;  // most likely first
 };
 
 // Counters of one request, or their sum over requests. A round is one target pass over at least one draft. The token that
@@ -30,8 +30,8 @@ struct SpeculationStats {
   int64_t rounds = 0;
   int64_t drafted = 0;
   int64_t accepted = 0;
-  int64_t emitted = 0;                        // tokens of rounds: accepted drafts and bonus tokens
-  std::vector<int64_t> accepted_at;           // [depth] rounds in which draft i was accepted
+  int64_t emitted = 0;               // tokens of rounds: accepted drafts and bonus tokens
+  std::vector<int64_t> accepted_at;  // [depth] rounds in which draft i was accepted
   double tau() const { return rounds == 0 ? 0.0 : static_cast<double>(emitted) / static_cast<double>(rounds); }
   void Add(const SpeculationStats& other);
 };
@@ -47,13 +47,13 @@ struct RequestTimings {
 // At most one a request and step.
 struct Event {
   RequestId request = 0;
-  std::vector<TokenOutput> tokens;   // new tokens in order
-  std::vector<int32_t> drafts;       // what was drafted for this round, in order
-  int num_accepted = 0;              // how many of `drafts` were accepted and emitted
+  std::vector<TokenOutput> tokens;  // new tokens in order
+  std::vector<int32_t> drafts;      // what was drafted for this round, in order
+  int num_accepted = 0;             // how many of `drafts` were accepted and emitted
   FinishReason finish = FinishReason::kNone;
-  std::string error;                 // with kError: what was wrong, with numbers and the remedy
-  SpeculationStats speculation;      // of the whole request, with its last event
-  RequestTimings timings;            // likewise
+  std::string error;             // with kError: what was wrong, with numbers and the remedy
+  SpeculationStats speculation;  // of the whole request, with its last event
+  RequestTimings timings;        // likewise
 };
 
 }  // namespace haast

@@ -12,7 +12,7 @@ namespace haast {
 
 struct ModelInfo {
   std::string path;
-  std::string format;        // "GGUF v3", "safetensors"
+  std::string format;  // "GGUF v3", "safetensors"
   std::string name;
   std::string architecture;  // "llama", "eagle3"
   int64_t file_bytes = 0;
@@ -30,7 +30,7 @@ struct ModelInfo {
   // Draft heads only.
   int64_t draft_vocab_size = 0;
   int64_t target_hidden_size = 0;
-  std::vector<int> tap_layers;      // layers entered; empty: the default [2, n/2, n-3]
+  std::vector<int> tap_layers;            // layers entered; empty: the default [2, n/2, n-3]
   std::vector<std::string> head_options;  // "fc_norm", "norm_output", ...
 };
 

@@ -28,12 +28,12 @@ struct SpeculationParams {
 };
 
 struct Request {
-  std::vector<int32_t> prompt;       // at least one id
+  std::vector<int32_t> prompt;  // at least one id
   SamplingParams sampling;
   SpeculationParams speculation;
-  int64_t max_tokens = 256;          // generated tokens, at least 1
-  std::vector<int32_t> eos_ids;      // any of them ends the answer; it is emitted as the last token
-  int logprobs = -1;                 // -1: none; n >= 0: the token's logprob and those of the n most likely tokens (n <= 20)
+  int64_t max_tokens = 256;                     // generated tokens, at least 1
+  std::vector<int32_t> eos_ids;                 // any of them ends the answer; it is emitted as the last token
+  int logprobs = -1;                            // -1: none; n >= 0: the token's logprob and those of the n most likely tokens (n <= 20)
   std::shared_ptr<TokenConstraint> constraint;  // null: none
 };
 

@@ -27,9 +27,7 @@ template <typename T>
 using Result = tl::expected<T, Error>;
 using Status = tl::expected<void, Error>;
 
-inline tl::unexpected<Error> MakeError(ErrorCode code, std::string message) {
-  return tl::make_unexpected(Error{code, std::move(message)});
-}
+inline tl::unexpected<Error> MakeError(ErrorCode code, std::string message) { return tl::make_unexpected(Error{code, std::move(message)}); }
 
 }  // namespace haast
 
@@ -37,12 +35,11 @@ inline tl::unexpected<Error> MakeError(ErrorCode code, std::string message) {
 #define HAAST_CONCAT_INNER(a, b) a##b
 #define HAAST_CONCAT(a, b) HAAST_CONCAT_INNER(a, b)
 #define HAAST_ASSIGN_OR_RETURN(lhs, expr) HAAST_ASSIGN_OR_RETURN_IMPL(HAAST_CONCAT(haast_result_, __LINE__), lhs, expr)
-#define HAAST_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)          \
-  auto tmp = (expr);                                         \
+#define HAAST_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)               \
+  auto tmp = (expr);                                              \
   if (!tmp) return ::tl::make_unexpected(std::move(tmp).error()); \
   lhs = std::move(*tmp)
-#define HAAST_RETURN_IF_ERROR(expr)                                                \
-  do {                                                                             \
-    if (auto haast_status = (expr); !haast_status)                                 \
-      return ::tl::make_unexpected(std::move(haast_status).error());               \
+#define HAAST_RETURN_IF_ERROR(expr)                                                                               \
+  do {                                                                                                            \
+    if (auto haast_status = (expr); !haast_status) return ::tl::make_unexpected(std::move(haast_status).error()); \
   } while (0)

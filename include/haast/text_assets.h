@@ -23,7 +23,7 @@ struct TextAssets {
   std::string source;          // path, for messages
   std::string tokenizer_json;  // Hugging Face tokenizer.json; empty: `gguf` holds the vocabulary
   GgufVocab gguf;
-  std::string chat_template;   // Jinja; empty: the model has none
+  std::string chat_template;  // Jinja; empty: the model has none
   int32_t bos_id = -1;
   std::vector<int32_t> eos_ids;  // any of them ends an answer (end of sequence, end of turn)
   int32_t pad_id = -1;

@@ -12,9 +12,7 @@
 namespace haast::base {
 namespace {
 
-TEST(Check, FailureAbortsWithItsNumbers) {
-  EXPECT_DEATH(HAAST_CHECK(1 + 1 == 3) << "rows = " << 4, "check failed: 1 \\+ 1 == 3 rows = 4");
-}
+TEST(Check, FailureAbortsWithItsNumbers) { EXPECT_DEATH(HAAST_CHECK(1 + 1 == 3) << "rows = " << 4, "check failed: 1 \\+ 1 == 3 rows = 4"); }
 
 TEST(ThreadPool, EveryThreadRunsOncePerRun) {
   for (int threads : {1, 2, 3, 8}) {

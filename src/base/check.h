@@ -22,7 +22,5 @@ struct VoidifyStream {
 
 }  // namespace haast::base
 
-#define HAAST_CHECK(condition)                        \
-  (condition) ? (void)0                               \
-              : ::haast::base::VoidifyStream() &      \
-                    ::haast::base::CheckFailure(__FILE__, __LINE__, #condition).stream()
+#define HAAST_CHECK(condition) \
+  (condition) ? (void)0 : ::haast::base::VoidifyStream() & ::haast::base::CheckFailure(__FILE__, __LINE__, #condition).stream()

@@ -43,7 +43,8 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
       const int error = errno;
       close(fd);
       file.size_ = 0;
-      return Err(error == ENOMEM ? ErrorCode::kOutOfMemory : ErrorCode::kIo, "{}: cannot map {} bytes: {}", path, info.st_size, std::strerror(error));
+      return Err(error == ENOMEM ? ErrorCode::kOutOfMemory : ErrorCode::kIo, "{}: cannot map {} bytes: {}", path, info.st_size,
+                 std::strerror(error));
     }
     file.data_ = static_cast<const uint8_t*>(data);
   }

@@ -27,7 +27,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-Result<Buffer> Buffer::Allocate(size_t bytes, const char* what) {
+Result<Buffer> Buffer::Allocate(size_t bytes, const char* what, BufferUse use) {
   Buffer buffer;
   if (bytes == 0) return buffer;
   const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -36,7 +36,7 @@ Result<Buffer> Buffer::Allocate(size_t bytes, const char* what) {
     return Err(ErrorCode::kOutOfMemory, "{}: cannot allocate {} MiB (the machine has {} MiB); use a smaller model, context or KV pool",
                what, bytes >> 20, machine >> 20);
   }
-  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  if (bytes >= kHugePage) madvise(data, bytes, use == BufferUse::kDense ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   buffer.data_ = static_cast<uint8_t*>(data);
   buffer.size_ = bytes;
   return buffer;

@@ -8,6 +8,10 @@
 
 namespace haast {
 
+// How the memory will be used. A huge page is cleared whole at its first touch, so sparse use of large buffers (a KV pool
+// of which few pages are in use) would clear, and keep, far more than it needs.
+enum class BufferUse { kDense, kSparse };
+
 class Buffer {
  public:
   Buffer() = default;
@@ -15,10 +19,10 @@ class Buffer {
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
 
-  // `bytes` of zeroed memory (0 is valid); large ones ask the system for huge pages. `what` names it in the error.
+  // `bytes` of zeroed memory (0 is valid); large dense ones ask the system for huge pages. `what` names it in the error.
   // Fails with kOutOfMemory, the number of bytes and the remedy, also where the system would overcommit beyond the
   // machine's memory.
-  static Result<Buffer> Allocate(size_t bytes, const char* what);
+  static Result<Buffer> Allocate(size_t bytes, const char* what, BufferUse use = BufferUse::kDense);
 
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }

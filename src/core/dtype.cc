@@ -8,7 +8,7 @@ namespace haast {
 
 const DTypeInfo& Info(DType dtype) {
   static constexpr DTypeInfo kInfo[] = {
-      {"F32", 1, 4},    {"F16", 1, 2},    {"BF16", 1, 2},   {"I8", 1, 1},      {"I32", 1, 4},     {"I64", 1, 8},    {"BOOL", 1, 1},
+      {"F32", 1, 4},    {"F16", 1, 2},    {"BF16", 1, 2},   {"I8", 1, 1},       {"I32", 1, 4},      {"I64", 1, 8},      {"BOOL", 1, 1},
       {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q8_0", 32, 34}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
   };
   return kInfo[static_cast<int>(dtype)];

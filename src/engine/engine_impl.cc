@@ -166,8 +166,8 @@ Status EngineImpl::Observe() {
     const int64_t count = sequence->kv.length() - first;
     for (int64_t j = 0; j < count; ++j) taps[i].push_back(models_.target_runner->taps(shares_[i].first_row + j));
     const std::span<const int32_t> tokens(sequence->tokens);
-    items.push_back({&sequence->draft, &sequence->kv, first, tokens.subspan(static_cast<size_t>(first) + 1, static_cast<size_t>(count)), taps[i],
-                     sequence->pending() == 1});
+    items.push_back({&sequence->draft, &sequence->kv, first, tokens.subspan(static_cast<size_t>(first) + 1, static_cast<size_t>(count)),
+                     taps[i], sequence->pending() == 1});
   }
   return items.empty() ? Status() : drafter_->Observe(items);
 }
@@ -255,7 +255,8 @@ EngineStats EngineImpl::stats() const {
 Status EngineImpl::CheckInvariants() const {
   HAAST_RETURN_IF_ERROR(models_.pages->CheckAccounting());
   if (running_.empty() && models_.pages->num_free() != models_.pages->num_pages() - 1) {
-    return Err(ErrorCode::kOutOfMemory, "nothing runs, but {} of {} pages are free", models_.pages->num_free(), models_.pages->num_pages() - 1);
+    return Err(ErrorCode::kOutOfMemory, "nothing runs, but {} of {} pages are free", models_.pages->num_free(),
+               models_.pages->num_pages() - 1);
   }
   return {};
 }

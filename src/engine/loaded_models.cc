@@ -49,8 +49,7 @@ Status LoadDraft(const EngineOptions& options, LoadedModels* models) {
   HAAST_ASSIGN_OR_RETURN(auto formats, DraftFormats(options));
   const model::LoadContext body{*models->ops, *models->pool, formats.first};
   const model::LoadContext lm_head{*models->ops, *models->pool, formats.second};
-  HAAST_ASSIGN_OR_RETURN(models->draft,
-                         model::Eagle3Head::Load(*models->draft_file, *models->target, options.max_context, body, lm_head));
+  HAAST_ASSIGN_OR_RETURN(models->draft, model::Eagle3Head::Load(*models->draft_file, *models->target, options.max_context, body, lm_head));
   models->draft_info = DescribeModel(*models->draft_file);
   return {};
 }
@@ -80,7 +79,8 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
     HAAST_RETURN_IF_ERROR(LoadDraft(*options, &models));
   }
 
-  models.pages = std::make_unique<kv::PagePool>(static_cast<int>(kv::PagesFor(options->kv_tokens, options->page_size)) + 1, options->page_size);
+  models.pages =
+      std::make_unique<kv::PagePool>(static_cast<int>(kv::PagesFor(options->kv_tokens, options->page_size)) + 1, options->page_size);
   exec::RunnerOptions runner;
   runner.max_logit_rows = static_cast<int64_t>(options->max_batch) * (kMaxDraftTokens + 1);
   runner.max_rows = runner.max_logit_rows + options->prefill_chunk;

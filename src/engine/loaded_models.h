@@ -15,13 +15,13 @@ namespace haast::engine {
 struct LoadedModels {
   std::unique_ptr<base::ThreadPool> pool;
   const kernels::Ops* ops = nullptr;
-  std::unique_ptr<io::ModelFile> target_file;   // the models read embedding rows from the mapped files
+  std::unique_ptr<io::ModelFile> target_file;  // the models read embedding rows from the mapped files
   std::unique_ptr<io::ModelFile> draft_file;
   std::unique_ptr<model::Llama> target;
-  std::unique_ptr<model::Eagle3Head> draft;     // null: no head
+  std::unique_ptr<model::Eagle3Head> draft;  // null: no head
   std::unique_ptr<kv::PagePool> pages;
   std::unique_ptr<exec::Runner> target_runner;
-  std::unique_ptr<exec::Runner> draft_runner;   // null without a head
+  std::unique_ptr<exec::Runner> draft_runner;  // null without a head
   ModelInfo target_info;
   ModelInfo draft_info;
 };

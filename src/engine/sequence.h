@@ -16,12 +16,12 @@ namespace haast::engine {
 struct Sequence {
   RequestId id = 0;
   Request request;
-  std::vector<int32_t> tokens;    // prompt, then generated
+  std::vector<int32_t> tokens;  // prompt, then generated
   kv::KvSeq kv;
   spec::DraftState draft;
-  spec::DraftTree tree;           // drafts of the round in flight
+  spec::DraftTree tree;  // drafts of the round in flight
   SpeculationStats stats;
-  double submitted = 0.0;         // seconds on the monotonic clock
+  double submitted = 0.0;  // seconds on the monotonic clock
   double started = 0.0;
   double first_token = 0.0;
 

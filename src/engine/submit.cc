@@ -53,8 +53,8 @@ Status EngineImpl::CheckRequest(const Request& request) const {
   const int64_t pages = PagesNeeded(request);
   const int64_t total = models_.pages->num_pages() - 1;
   if (pages > total) {
-    return invalid(fmt::format("the request needs {} KV pages of {} tokens, but the pool has {}; lower max_tokens or enlarge the pool", pages,
-                               options_.page_size, total));
+    return invalid(fmt::format("the request needs {} KV pages of {} tokens, but the pool has {}; lower max_tokens or enlarge the pool",
+                               pages, options_.page_size, total));
   }
   return {};
 }

@@ -9,22 +9,26 @@ Result<std::unique_ptr<Runner>> Runner::Create(model::Model& model, const kernel
                                                const kv::PagePool& pages, const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner(model, ops, pool, pages, options));
   const io::ModelConfig& config = model.config();
-  HAAST_ASSIGN_OR_RETURN(runner->cache_,
-                         kv::KvCache::Create(model.num_layers(), pages.num_slots(), config.num_kv_heads, config.head_dim, options.kv_dtype));
+  HAAST_ASSIGN_OR_RETURN(
+      runner->cache_, kv::KvCache::Create(model.num_layers(), pages.num_slots(), config.num_kv_heads, config.head_dim, options.kv_dtype));
   for (int layer = 0; layer < model.num_layers(); ++layer) {
     runner->layer_caches_.push_back({runner->cache_.k(layer), runner->cache_.v(layer)});
   }
   HAAST_ASSIGN_OR_RETURN(runner->attention_, attention::MakeHostBackend(ops, pool, model::HeadShapeOf(config, options.kv_dtype),
-                                                                       options.max_rows, options.max_context));
+                                                                        options.max_rows, options.max_context));
   HAAST_ASSIGN_OR_RETURN(runner->workspace_, kernels::Workspace::Create(options.max_rows, model.max_input()));
   const int64_t arena_floats = model.arena_floats(options.max_rows, options.max_logit_rows);
-  HAAST_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(static_cast<size_t>(arena_floats) * sizeof(float), "activations"));
+  HAAST_ASSIGN_OR_RETURN(Buffer arena,
+                         Buffer::Allocate(static_cast<size_t>(arena_floats) * sizeof(float), "activations", BufferUse::kSparse));
   runner->arena_ = Arena(std::move(arena));
   auto floats = [](int64_t rows, int64_t width) { return static_cast<size_t>(rows) * static_cast<size_t>(width) * sizeof(float); };
-  HAAST_ASSIGN_OR_RETURN(runner->logits_, Buffer::Allocate(floats(options.max_logit_rows, model.logits_width()), "logits"));
-  HAAST_ASSIGN_OR_RETURN(runner->taps_, Buffer::Allocate(floats(options.max_rows, model.tap_width()), "tapped features"));
+  HAAST_ASSIGN_OR_RETURN(runner->logits_,
+                         Buffer::Allocate(floats(options.max_logit_rows, model.logits_width()), "logits", BufferUse::kSparse));
+  HAAST_ASSIGN_OR_RETURN(runner->taps_,
+                         Buffer::Allocate(floats(options.max_rows, model.tap_width()), "tapped features", BufferUse::kSparse));
   if (config.eagle3) {
-    HAAST_ASSIGN_OR_RETURN(runner->carried_, Buffer::Allocate(floats(options.max_rows, config.hidden_size), "carried features"));
+    HAAST_ASSIGN_OR_RETURN(runner->carried_,
+                           Buffer::Allocate(floats(options.max_rows, config.hidden_size), "carried features", BufferUse::kSparse));
   }
   return runner;
 }
@@ -32,7 +36,8 @@ Result<std::unique_ptr<Runner>> Runner::Create(model::Model& model, const kernel
 Status Runner::CheckSizes(const Batch& batch) const {
   const char* mode = attention::ForwardModeName(batch.mode);
   const int64_t rows = static_cast<int64_t>(batch.ids.size());
-  if (rows > options_.max_rows) return Err(ErrorCode::kInvalidArgument, "{}: {} rows in one launch, at most {}", mode, rows, options_.max_rows);
+  if (rows > options_.max_rows)
+    return Err(ErrorCode::kInvalidArgument, "{}: {} rows in one launch, at most {}", mode, rows, options_.max_rows);
   const int64_t logit_rows = static_cast<int64_t>(batch.logit_rows.size());
   if (logit_rows > options_.max_logit_rows) {
     return Err(ErrorCode::kInvalidArgument, "{}: {} rows need logits, at most {}", mode, logit_rows, options_.max_logit_rows);

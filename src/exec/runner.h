@@ -27,12 +27,12 @@ struct RunnerOptions {
 struct Batch {
   attention::ForwardMode mode = attention::ForwardMode::kIdle;
   std::span<const attention::SequenceRows> sequences;
-  std::span<const int32_t> owners;          // [B] page owner of each sequence
-  std::span<const int32_t> ids;             // [R]
-  const float* features = nullptr;          // draft heads: [R, width]
+  std::span<const int32_t> owners;  // [B] page owner of each sequence
+  std::span<const int32_t> ids;     // [R]
+  const float* features = nullptr;  // draft heads: [R, width]
   bool features_are_taps = false;
-  std::span<const int32_t> logit_rows;      // ascending rows
-  bool want_taps = false;                   // targets
+  std::span<const int32_t> logit_rows;  // ascending rows
+  bool want_taps = false;               // targets
 };
 
 class Runner {
@@ -46,7 +46,9 @@ class Runner {
   Status Run(const Batch& batch);
 
   // The i-th of batch.logit_rows; [model.logits_width()].
-  std::span<const float> logits(int64_t i) const { return {logits_.as<float>() + i * model_.logits_width(), static_cast<size_t>(model_.logits_width())}; }
+  std::span<const float> logits(int64_t i) const {
+    return {logits_.as<float>() + i * model_.logits_width(), static_cast<size_t>(model_.logits_width())};
+  }
   const float* taps(int64_t row) const { return taps_.as<float>() + row * model_.tap_width(); }
   const float* carried(int64_t row) const { return carried_.as<float>() + row * model_.config().hidden_size; }
 

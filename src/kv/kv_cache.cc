@@ -49,7 +49,7 @@ Result<KvCache> KvCache::Create(int num_layers, int64_t slots, int num_kv_heads,
   cache.dtype_ = dtype;
   for (int layer = 0; layer < num_layers; ++layer) {
     for (auto* side : {&cache.k_, &cache.v_}) {
-      auto buffer = Buffer::Allocate(static_cast<size_t>(layer_bytes), "KV cache");
+      auto buffer = Buffer::Allocate(static_cast<size_t>(layer_bytes), "KV cache", BufferUse::kSparse);
       if (!buffer) {
         return Err(buffer.error().code, "{} (layer {} of {}; {} bytes in all)", buffer.error().message, layer, num_layers, total);
       }

@@ -24,8 +24,8 @@ int64_t DecoderLayer::bytes_per_pass() const {
   return bytes;
 }
 
-Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& prefix, const io::ModelConfig& config,
-                                      int64_t input_width, bool own_norm, const LoadContext& load) {
+Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& prefix, const io::ModelConfig& config, int64_t input_width,
+                                      bool own_norm, const LoadContext& load) {
   const int64_t hidden = config.hidden_size;
   const int64_t q_width = static_cast<int64_t>(config.num_heads) * config.head_dim;
   const int64_t kv_width = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
@@ -63,7 +63,8 @@ Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& p
 }
 
 int64_t DecoderLayerArenaFloats(const io::ModelConfig& config, int64_t rows) {
-  const int64_t per_row = static_cast<int64_t>(2 * config.num_heads + 2 * config.num_kv_heads) * config.head_dim + 2 * config.intermediate_size;
+  const int64_t per_row =
+      static_cast<int64_t>(2 * config.num_heads + 2 * config.num_kv_heads) * config.head_dim + 2 * config.intermediate_size;
   return rows * per_row + 3 * 16;  // 16: each of the three parts starts on a cache line
 }
 
@@ -113,7 +114,8 @@ void RunDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, c
 }
 
 attention::HeadShape HeadShapeOf(const io::ModelConfig& config, DType kv_dtype) {
-  return {config.num_heads, config.num_kv_heads, config.head_dim, 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+  return {config.num_heads,        config.num_kv_heads,
+          config.head_dim,         1.0f / std::sqrt(static_cast<float>(config.head_dim)),
           config.rope_interleaved, kv_dtype};
 }
 

@@ -11,10 +11,10 @@
 namespace haast::model {
 
 struct DecoderLayer {
-  std::vector<float> attention_norm;  // [H]; empty: the caller norms the input itself
-  kernels::PackedWeight q, k, v, o;   // q [heads * D, input], k and v [kv_heads * D, input], o [H, heads * D]
+  std::vector<float> attention_norm;                  // [H]; empty: the caller norms the input itself
+  kernels::PackedWeight q, k, v, o;                   // q [heads * D, input], k and v [kv_heads * D, input], o [H, heads * D]
   std::vector<float> q_bias, k_bias, v_bias, o_bias;  // empty: none
-  std::vector<float> mlp_norm;        // [H]
+  std::vector<float> mlp_norm;                        // [H]
   kernels::PackedWeight gate, up, down;
   std::vector<float> gate_bias, up_bias, down_bias;
 
@@ -23,13 +23,13 @@ struct DecoderLayer {
 
 // Reads the layer's tensors under `prefix` ("model.layers.3."). `input_width` is K of q, k and v (2H in EAGLE-3's first
 // layer); with `own_norm` the layer has `input_layernorm` of width H.
-Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& prefix, const io::ModelConfig& config,
-                                      int64_t input_width, bool own_norm, const LoadContext& load);
+Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& prefix, const io::ModelConfig& config, int64_t input_width,
+                                      bool own_norm, const LoadContext& load);
 
 struct LayerInput {
-  const float* x;     // [R, input_width] what q, k and v read
+  const float* x;  // [R, input_width] what q, k and v read
   int64_t ld;
-  bool norm;          // apply attention_norm first
+  bool norm;  // apply attention_norm first
 };
 
 // x += attention(input); x += mlp(x). x: [R, H].

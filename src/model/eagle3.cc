@@ -31,13 +31,15 @@ Status CheckEagle3Fits(const io::ModelFile& head, const io::ModelConfig& target)
   }
   const io::Eagle3Config& eagle = *config.eagle3;
   auto mismatch = [&](const char* what, int64_t expected, int64_t got) {
-    return Err(ErrorCode::kUnsupported, "{}: the head does not fit the model: {}: the model has {}, the head expects {}", head.path(), what, expected, got);
+    return Err(ErrorCode::kUnsupported, "{}: the head does not fit the model: {}: the model has {}, the head expects {}", head.path(), what,
+               expected, got);
   };
   if (eagle.target_hidden_size != target.hidden_size) return mismatch("hidden size", target.hidden_size, eagle.target_hidden_size);
   if (config.vocab_size != target.vocab_size) return mismatch("vocabulary size", target.vocab_size, config.vocab_size);
   const std::vector<int> taps = TapLayers(eagle, target.num_layers);
   if (static_cast<int>(taps.size()) != eagle.num_aux_hidden_states) {
-    return Err(ErrorCode::kInvalidFile, "{}: num_aux_hidden_states is {}, but {} tap layers are named", head.path(), eagle.num_aux_hidden_states, taps.size());
+    return Err(ErrorCode::kInvalidFile, "{}: num_aux_hidden_states is {}, but {} tap layers are named", head.path(),
+               eagle.num_aux_hidden_states, taps.size());
   }
   for (size_t i = 0; i < taps.size(); ++i) {
     if (taps[i] < 0 || taps[i] > target.num_layers) return mismatch("number of layers (largest tap)", target.num_layers, taps[i]);
@@ -47,15 +49,17 @@ Status CheckEagle3Fits(const io::ModelFile& head, const io::ModelConfig& target)
   }
   const bool own_head = OneOf(head, {"lm_head.weight"});
   if (!own_head && eagle.draft_vocab_size > 0 && eagle.draft_vocab_size != target.vocab_size) {
-    return Err(ErrorCode::kNotFound, "{}: lm_head.weight is missing, but draft_vocab_size {} needs one (the model's has {} rows)", head.path(),
-               eagle.draft_vocab_size, target.vocab_size);
+    return Err(ErrorCode::kNotFound, "{}: lm_head.weight is missing, but draft_vocab_size {} needs one (the model's has {} rows)",
+               head.path(), eagle.draft_vocab_size, target.vocab_size);
   }
-  if (!own_head && config.hidden_size != target.hidden_size) return mismatch("hidden size for the shared lm_head", target.hidden_size, config.hidden_size);
+  if (!own_head && config.hidden_size != target.hidden_size)
+    return mismatch("hidden size for the shared lm_head", target.hidden_size, config.hidden_size);
   if (!OneOf(head, {"embed_tokens.weight", "model.embed_tokens.weight"}) && config.hidden_size != target.hidden_size) {
     return mismatch("hidden size for the shared embeddings", target.hidden_size, config.hidden_size);
   }
   if (eagle.draft_vocab_size > 0 && eagle.draft_vocab_size != config.vocab_size && !OneOf(head, {"d2t"})) {
-    return Err(ErrorCode::kNotFound, "{}: d2t is missing, but the draft vocabulary has {} of {} ids; without it drafts would name wrong tokens", head.path(),
+    return Err(ErrorCode::kNotFound,
+               "{}: d2t is missing, but the draft vocabulary has {} of {} ids; without it drafts would name wrong tokens", head.path(),
                eagle.draft_vocab_size, config.vocab_size);
   }
   return {};
@@ -68,7 +72,8 @@ Status Eagle3Head::LoadInputs(WeightBinder* binder, const Llama& target, const L
   const int64_t hidden = config_.hidden_size;
   embedding_ = target.embedding();
   if (binder->Has("embed_tokens.weight") || binder->Has("model.embed_tokens.weight")) {
-    HAAST_ASSIGN_OR_RETURN(embedding_, binder->RequireAny({"embed_tokens.weight", "model.embed_tokens.weight"}, {config_.vocab_size, hidden}));
+    HAAST_ASSIGN_OR_RETURN(embedding_,
+                           binder->RequireAny({"embed_tokens.weight", "model.embed_tokens.weight"}, {config_.vocab_size, hidden}));
   }
   for (int i = 0; eagle.fc_norm && i < taps; ++i) {
     const std::string plain = fmt::format("fc_norm.{}.weight", i);
@@ -108,7 +113,8 @@ Status Eagle3Head::LoadVocabulary(WeightBinder* binder, const Llama& target, con
     std::memcpy(&offset, static_cast<const uint8_t*>(d2t.data) + i * 8, sizeof(offset));
     // The offset is compared before it is added: a hostile one must not overflow.
     if (offset < -i || offset >= config_.vocab_size - i) {
-      return Err(ErrorCode::kInvalidFile, "{}: d2t[{}] = {} leads outside the vocabulary of {}", binder->file().path(), i, offset, config_.vocab_size);
+      return Err(ErrorCode::kInvalidFile, "{}: d2t[{}] = {} leads outside the vocabulary of {}", binder->file().path(), i, offset,
+                 config_.vocab_size);
     }
     if (taken[i + offset]) {
       return Err(ErrorCode::kInvalidFile, "{}: d2t[{}] = {}: target id {} is named twice; d2t must hold offsets, not absolute ids",
@@ -198,7 +204,8 @@ void Eagle3Head::Forward(const ForwardArgs& args, ForwardContext& context) {
   ops.rms_norm(embedded, hidden, embedding_norm_.data(), eps, rows, hidden, pair, 2 * hidden, context.pool);
   ops.rms_norm(x, hidden, feature_norm_.data(), eps, rows, hidden, pair + hidden, 2 * hidden, context.pool);
   if (eagle.norm_before_residual) {
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(x + r * hidden, pair + r * 2 * hidden + hidden, static_cast<size_t>(hidden) * sizeof(float));
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(x + r * hidden, pair + r * 2 * hidden + hidden, static_cast<size_t>(hidden) * sizeof(float));
   }
   RunDecoderLayer(layers_[0], config_, rope_, {pair, 2 * hidden, false}, context.caches[0], rows, x, context);
   for (size_t i = 1; i < layers_.size(); ++i) {

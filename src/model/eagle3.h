@@ -44,17 +44,17 @@ class Eagle3Head final : public Model {
   void Fuse(const ForwardArgs& args, float* features, ForwardContext& context) const;
 
   io::ModelConfig config_;
-  TensorView embedding_;                      // [vocab, H]
-  std::vector<std::vector<float>> tap_norms_; // fc_norm: one [H_target] a tap; empty: none
-  std::vector<float> input_norm_;             // norm_before_fc: [taps * H_target]; empty: none
-  kernels::PackedWeight fc_;                  // [H, taps * H_target]
+  TensorView embedding_;                       // [vocab, H]
+  std::vector<std::vector<float>> tap_norms_;  // fc_norm: one [H_target] a tap; empty: none
+  std::vector<float> input_norm_;              // norm_before_fc: [taps * H_target]; empty: none
+  kernels::PackedWeight fc_;                   // [H, taps * H_target]
   std::vector<float> fc_bias_;
-  std::vector<float> embedding_norm_;         // [H]
-  std::vector<float> feature_norm_;           // [H]
-  std::vector<DecoderLayer> layers_;          // the first reads 2H
-  std::vector<float> final_norm_;             // [H]
+  std::vector<float> embedding_norm_;                     // [H]
+  std::vector<float> feature_norm_;                       // [H]
+  std::vector<DecoderLayer> layers_;                      // the first reads 2H
+  std::vector<float> final_norm_;                         // [H]
   std::shared_ptr<const kernels::PackedWeight> lm_head_;  // [draft vocabulary, H]
-  std::vector<int32_t> draft_to_target_;      // target id of each draft id; empty: the same ids
+  std::vector<int32_t> draft_to_target_;                  // target id of each draft id; empty: the same ids
   RopeTable rope_;
 };
 

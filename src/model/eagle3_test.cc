@@ -64,7 +64,8 @@ TEST_F(Eagle3, AHeadOfAnotherModelIsRefusedWithTheNumbers) {
   EXPECT_NE(LoadError(hidden).find("hidden size: the model has 64, the head expects 96"), std::string::npos) << LoadError(hidden);
   TinyEagle3 vocabulary;
   vocabulary.target.vocab = 400;
-  EXPECT_NE(LoadError(vocabulary).find("vocabulary size: the model has 320, the head expects 400"), std::string::npos) << LoadError(vocabulary);
+  EXPECT_NE(LoadError(vocabulary).find("vocabulary size: the model has 320, the head expects 400"), std::string::npos)
+      << LoadError(vocabulary);
   TinyEagle3 taps;
   taps.target.layers = 9;
   taps.taps = {1, 4, 8};

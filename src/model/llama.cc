@@ -25,7 +25,8 @@ Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const Llam
   }
   for (int tap : options.tap_layers) {
     if (tap < 0 || tap > config.num_layers) {
-      return Err(ErrorCode::kUnsupported, "{}: the draft head taps layer {}, but the model has layers 0 to {}", file.path(), tap, config.num_layers);
+      return Err(ErrorCode::kUnsupported, "{}: the draft head taps layer {}, but the model has layers 0 to {}", file.path(), tap,
+                 config.num_layers);
     }
   }
   auto model = std::make_unique<Llama>();
@@ -71,7 +72,8 @@ void Llama::Tap(int layer, const ForwardArgs& args, const float* x) const {
   for (size_t t = 0; t < tap_layers_.size(); ++t) {
     if (tap_layers_[t] != layer) continue;
     for (int64_t r = 0; r < args.rows; ++r) {
-      std::memcpy(args.taps + r * tap_width() + static_cast<int64_t>(t) * hidden, x + r * hidden, static_cast<size_t>(hidden) * sizeof(float));
+      std::memcpy(args.taps + r * tap_width() + static_cast<int64_t>(t) * hidden, x + r * hidden,
+                  static_cast<size_t>(hidden) * sizeof(float));
     }
   }
 }
@@ -90,8 +92,8 @@ void Llama::Forward(const ForwardArgs& args, ForwardContext& context) {
   float* last = context.arena.Take<float>(count * hidden);
   GatherRows(x, hidden, args.logit_rows, last);
   const kernels::LinearTask task[] = {{lm_head_.get(), args.logits, config_.vocab_size}};
-  context.ops.linear({last, hidden, count, kernels::Prologue::kRmsNorm, final_norm_.data(), config_.rms_norm_eps}, std::span(task), context.workspace,
-                     context.pool);
+  context.ops.linear({last, hidden, count, kernels::Prologue::kRmsNorm, final_norm_.data(), config_.rms_norm_eps}, std::span(task),
+                     context.workspace, context.pool);
 }
 
 }  // namespace haast::model

@@ -10,8 +10,8 @@
 namespace haast::model {
 
 struct LlamaOptions {
-  int64_t max_context = 0;       // positions of the rope table
-  std::vector<int> tap_layers;   // ascending layers *entered*, 0..n (n: before the final norm)
+  int64_t max_context = 0;      // positions of the rope table
+  std::vector<int> tap_layers;  // ascending layers *entered*, 0..n (n: before the final norm)
 };
 
 class Llama final : public Model {
@@ -29,7 +29,7 @@ class Llama final : public Model {
   void Forward(const ForwardArgs& args, ForwardContext& context) override;
 
   // For draft heads that share them.
-  const TensorView& embedding() const { return embedding_; }          // [vocab, H]
+  const TensorView& embedding() const { return embedding_; }                         // [vocab, H]
   std::shared_ptr<const kernels::PackedWeight> lm_head() const { return lm_head_; }  // [vocab, H]
 
  private:

@@ -15,13 +15,13 @@ namespace haast::model {
 // R rows, H hidden size, V width of the logits, T tapped layers, L rows that need logits.
 struct ForwardArgs {
   int64_t rows = 0;
-  const int32_t* ids = nullptr;             // [R]
-  const float* features = nullptr;          // draft heads: [R, T * H_target] taps of the target, or [R, H] carried values
+  const int32_t* ids = nullptr;     // [R]
+  const float* features = nullptr;  // draft heads: [R, T * H_target] taps of the target, or [R, H] carried values
   bool features_are_taps = false;
-  std::span<const int32_t> logit_rows;      // [L] ascending rows of the launch
-  float* logits = nullptr;                  // [L, V]
-  float* taps = nullptr;                    // targets: [R, T * H] residual stream entering each tapped layer; null: none
-  float* carried = nullptr;                 // draft heads: [R, H] what the next draft step reads
+  std::span<const int32_t> logit_rows;  // [L] ascending rows of the launch
+  float* logits = nullptr;              // [L, V]
+  float* taps = nullptr;                // targets: [R, T * H] residual stream entering each tapped layer; null: none
+  float* carried = nullptr;             // draft heads: [R, H] what the next draft step reads
 };
 
 // What a forward pass runs on; owned by the runner.
@@ -29,8 +29,8 @@ struct ForwardContext {
   const kernels::Ops& ops;
   base::ThreadPool& pool;
   kernels::Workspace& workspace;
-  Arena& arena;                             // reset by the runner before each launch
-  attention::Backend& attention;            // planned for this launch
+  Arena& arena;                                   // reset by the runner before each launch
+  attention::Backend& attention;                  // planned for this launch
   std::span<const attention::LayerCache> caches;  // [layers]
 };
 
@@ -39,11 +39,11 @@ class Model {
   virtual ~Model() = default;
   virtual const io::ModelConfig& config() const = 0;
   virtual int num_layers() const = 0;
-  virtual int64_t logits_width() const = 0;            // V: vocabulary, or draft vocabulary
-  virtual int64_t tap_width() const = 0;               // T * H of what it taps; 0: nothing
-  virtual int64_t max_input() const = 0;               // widest input of any product, for the workspace
+  virtual int64_t logits_width() const = 0;  // V: vocabulary, or draft vocabulary
+  virtual int64_t tap_width() const = 0;     // T * H of what it taps; 0: nothing
+  virtual int64_t max_input() const = 0;     // widest input of any product, for the workspace
   virtual int64_t arena_floats(int64_t rows, int64_t logit_rows) const = 0;
-  virtual int64_t bytes_per_pass() const = 0;          // weights a pass of few rows reads
+  virtual int64_t bytes_per_pass() const = 0;  // weights a pass of few rows reads
   virtual void Forward(const ForwardArgs& args, ForwardContext& context) = 0;
 };
 

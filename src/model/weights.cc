@@ -11,8 +11,9 @@ Result<TensorView> WeightBinder::Require(const std::string& name, std::initializ
                file_.path(), name, ShapeToString(shape));
   }
   if (!view->HasShape(shape)) {
-    return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected shape {}, got {}; the configuration and the weights do not belong together",
-               file_.path(), name, ShapeToString(shape), view->ToString());
+    return Err(ErrorCode::kInvalidFile,
+               "{}: tensor {}: expected shape {}, got {}; the configuration and the weights do not belong together", file_.path(), name,
+               ShapeToString(shape), view->ToString());
   }
   used_.insert(name);
   return *view;
@@ -59,8 +60,9 @@ Result<std::vector<float>> WeightBinder::OptionalVector(const std::string& name,
 Status WeightBinder::CheckAllUsed() const {
   for (const io::NamedTensor& tensor : file_.tensors()) {
     if (used_.count(tensor.name) > 0) continue;
-    return Err(ErrorCode::kUnsupported, "{}: tensor {} {} is not part of a {} model; the file is of another architecture or needs a newer build",
-               file_.path(), tensor.name, tensor.view.ToString(), file_.config().architecture);
+    return Err(ErrorCode::kUnsupported,
+               "{}: tensor {} {} is not part of a {} model; the file is of another architecture or needs a newer build", file_.path(),
+               tensor.name, tensor.view.ToString(), file_.config().architecture);
   }
   return {};
 }

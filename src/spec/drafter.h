@@ -13,8 +13,8 @@ namespace haast::spec {
 
 // What a drafter remembers of one request between rounds. Owned by the request; opaque to the engine.
 struct DraftState {
-  std::vector<float> carried;   // [H] value that the next draft step reads
-  int32_t next_draft = -1;      // first draft of the next round, a target id; -1: nothing can be drafted yet
+  std::vector<float> carried;  // [H] value that the next draft step reads
+  int32_t next_draft = -1;     // first draft of the next round, a target id; -1: nothing can be drafted yet
 };
 
 // Drafts of one round in target ids. drafts[i] hangs under row parents[i + 1] of the verify launch (row 0 is the root: the
@@ -34,9 +34,9 @@ struct DraftTree {
 
 struct ProposeItem {
   DraftState* state;
-  const kv::KvSeq* kv;     // committed length s; pages reach to s + num_drafts
-  int num_drafts;          // at least 1
-  DraftTree* tree;         // filled
+  const kv::KvSeq* kv;  // committed length s; pages reach to s + num_drafts
+  int num_drafts;       // at least 1
+  DraftTree* tree;      // filled
 };
 
 // Tokens of one sequence that became certain in this step: row j is position `first_position` + j, its target features and
@@ -45,9 +45,9 @@ struct ObserveItem {
   DraftState* state;
   kv::KvSeq* kv;
   int64_t first_position;
-  std::span<const int32_t> next_ids;          // [n] id at first_position + j + 1
-  std::span<const float* const> taps;         // [n] pointers to tapped features
-  bool will_draft;                            // the next round drafts; false for a prompt chunk that is not the last
+  std::span<const int32_t> next_ids;   // [n] id at first_position + j + 1
+  std::span<const float* const> taps;  // [n] pointers to tapped features
+  bool will_draft;                     // the next round drafts; false for a prompt chunk that is not the last
 };
 
 class Drafter {
