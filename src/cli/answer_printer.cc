@@ -1,0 +1,40 @@
+#include "cli/answer_printer.h"
+
+#include "cli/draft_view.h"
+
+namespace haast::cli {
+
+AnswerPrinter::AnswerPrinter(Output& out, const Generator& generator, bool show_drafts)
+    : out_(out), generator_(generator), show_drafts_(show_drafts) {}
+
+bool AnswerPrinter::Show(const Event& event, const StepText& text) {
+  std::string shown = show_drafts_ ? Painted(event, text) : Plain(text);
+  if (!shown.empty()) line_open_ = shown.back() != '\n';
+  if (event.finish != FinishReason::kNone && line_open_) {
+    shown += '\n';
+    line_open_ = false;
+  }
+  return out_.Write(shown);
+}
+
+std::string AnswerPrinter::Plain(const StepText& text) const {
+  std::string all;
+  for (const std::string& piece : text.pieces) all += piece;
+  all += text.tail;
+  return out_.is_terminal() ? WithoutControls(all) : all;
+}
+
+std::string AnswerPrinter::Painted(const Event& event, const StepText& text) const {
+  std::vector<std::string> rejected;
+  for (size_t i = static_cast<size_t>(event.num_accepted); i < event.drafts.size(); ++i) {
+    rejected.push_back(generator_.TokenText(event.drafts[i]));
+  }
+  std::vector<Segment> segments = DraftSegments(event, text.pieces, rejected);
+  segments.push_back({Mark::kTarget, text.tail});
+  if (out_.is_terminal()) {
+    for (Segment& segment : segments) segment.text = WithoutControls(segment.text);
+  }
+  return Paint(segments, out_.colour());
+}
+
+}  // namespace haast::cli

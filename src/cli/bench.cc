@@ -1,0 +1,178 @@
+#include "haast/bench.h"
+
+#include "base/format.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/flag_values.h"
+#include "cli/interrupt.h"
+#include "cli/json_forms.h"
+#include "cli/model_paths.h"
+#include "cli/options.h"
+#include "cli/speculation_bench.h"
+
+namespace haast::cli {
+namespace {
+
+struct BenchFlags {
+  ModelFlags model;
+  SamplingFlags sampling;
+  BenchOptions steps;
+  std::vector<std::string> files;
+  int64_t limit = 0;
+  int concurrency = 1;
+  bool no_steps = false;
+  bool json = false;
+};
+
+void AddFlags(CLI::App& app, BenchFlags& flags) {
+  const std::string steps = "Steps";
+  const std::string prompts = "Prompts";
+  app.add_flag("--json", flags.json, "print one JSON object");
+  app.add_option("--repeats", flags.steps.repeats, "how often each measurement is repeated, in turns; medians are shown")
+      ->transform(WholeNumber(1, 1000));
+  app.add_flag("--no-steps", flags.no_steps, "leave out the steps, measure --prompts only")->group(steps);
+  app.add_option("--depth", flags.steps.depth, "tokens of context before each measured step")
+      ->transform(WholeNumber(1, int64_t{1} << 30))
+      ->group(steps);
+  app.add_option("--prefill-tokens", flags.steps.prefill_tokens, "length of the prompt whose speed is measured")
+      ->transform(WholeNumber(1, int64_t{1} << 30))
+      ->group(steps);
+  app.add_option("--decode-tokens", flags.steps.decode_tokens, "tokens decoded plainly")
+      ->transform(WholeNumber(2, int64_t{1} << 30))
+      ->group(steps);
+  app.add_option("--prompts", flags.files, "JSON Lines file of {\"turns\": [\"text\"]}; may be given several times. The first turns are answered "
+                                           "with speculation on and off, in turns, and must be identical")
+      ->type_name("PATH")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->group(prompts);
+  app.add_option("--limit", flags.limit, "prompts used of each file; 0: all")->transform(WholeNumber(0, INT32_MAX))->group(prompts);
+  app.add_option("--concurrency", flags.concurrency, "requests that run together")->transform(WholeNumber(1, 1024))->group(prompts);
+  AddSamplingFlags(app, flags.sampling);
+  AddModelFlags(app, flags.model);
+  app.footer("Sampling flags are those of the answers to --prompts.\n"
+             "Exit codes: 0 done, 1 the run failed or speculation changed an answer, 2 wrong flags, 3 a file cannot be used, 130 interrupted.");
+}
+
+// A line that is overwritten by the next, on a terminal only.
+std::function<void(const std::string&)> ProgressOn(Output& err) {
+  if (!err.is_terminal()) return nullptr;
+  return [&err](const std::string& line) { err.Write("\r\x1b[K" + line); };
+}
+
+void EndProgress(Output& err) {
+  if (err.is_terminal()) err.Write("\r\x1b[K");
+}
+
+std::string SpreadText(const Timing& timing, int digits) {
+  return fmt::format("{:9.{}f} ({:.{}f} to {:.{}f})", timing.median, digits, timing.min, digits, timing.max, digits);
+}
+
+std::string StepsText(const BenchReport& report) {
+  std::string text = fmt::format("prefill       {} tokens/s\ndecode        {} tokens/s\n", SpreadText(report.prefill_tps, 1),
+                                 SpreadText(report.decode_tps, 1));
+  for (const VerifyTiming& timing : report.verify) {
+    const double ratio = report.verify[0].milliseconds.median > 0.0 ? timing.milliseconds.median / report.verify[0].milliseconds.median : 0.0;
+    text += fmt::format("verify({:>2})    {} ms, {:.2f}x\n", timing.rows, SpreadText(timing.milliseconds, 3), ratio);
+  }
+  if (report.draft_bytes_per_pass > 0) {
+    text += fmt::format("draft step    {} ms\ndraft extend  {} ms for 4 rows\n", SpreadText(report.draft_step_ms, 3),
+                        SpreadText(report.draft_extend_ms, 3));
+  }
+  text += fmt::format("roofline      {:9.1f} GB/s read; a pass reads {:.1f} MB: verify(1) reaches {:.0f}%", report.read_gb_per_s,
+                      static_cast<double>(report.bytes_per_pass) / 1e6, 100.0 * report.decode_roofline);
+  if (report.draft_bytes_per_pass > 0) {
+    text += fmt::format("; a draft step {:.1f} MB, {:.0f}%", static_cast<double>(report.draft_bytes_per_pass) / 1e6, 100.0 * report.draft_roofline);
+  }
+  return text + "\n";
+}
+
+Result<std::vector<PromptFile>> ReadFiles(const BenchFlags& flags) {
+  std::vector<PromptFile> files;
+  for (const std::string& path : flags.files) {
+    HAAST_ASSIGN_OR_RETURN(std::vector<BenchPrompt> prompts, ReadBenchPrompts(path, flags.limit));
+    files.push_back({path, std::move(prompts)});
+  }
+  return files;
+}
+
+Result<std::vector<FileReport>> BenchFiles(const EngineOptions& options, const std::vector<PromptFile>& files,
+                                           const SpeculationBenchOptions& bench, Streams& streams) {
+  HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(options, streams.err));
+  const InterruptScope interrupts;
+  std::vector<FileReport> reports;
+  for (const PromptFile& file : files) {
+    HAAST_ASSIGN_OR_RETURN(FileReport report, BenchFile(*generator, file, bench, ProgressOn(streams.err)));
+    reports.push_back(std::move(report));
+  }
+  EndProgress(streams.err);
+  return reports;
+}
+
+Status CheckFlags(const BenchFlags& flags) {
+  HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
+  if (flags.no_steps && flags.files.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--no-steps leaves nothing to measure: give --prompts FILE, or leave it out");
+  }
+  if (!flags.files.empty() && SpeculationOff(flags.model)) {
+    return Err(ErrorCode::kInvalidArgument, "--prompts compares speculation on and off: leave out --no-speculation");
+  }
+  return {};
+}
+
+Result<int> Bench(BenchFlags& flags, Streams& streams) {
+  HAAST_RETURN_IF_ERROR(CheckFlags(flags));
+  HAAST_ASSIGN_OR_RETURN(const std::vector<PromptFile> files, ReadFiles(flags));
+  HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
+  if (!files.empty() && paths.draft.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--prompts needs a head for {}: give --draft HEAD", paths.model);
+  }
+  EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
+  Json json = Json::object();
+  std::string text;
+  if (!flags.no_steps) {
+    flags.steps.verify_rows = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    const Result<BenchReport> report = RunBench(options, flags.steps, ProgressOn(streams.err));
+    EndProgress(streams.err);
+    if (!report) return tl::make_unexpected(report.error());
+    json = BenchJson(*report);
+    text = StepsText(*report);
+    if (!flags.json) streams.out.Write(text);
+  }
+  int exit_code = kExitOk;
+  json["speculation"] = nullptr;
+  if (!files.empty()) {
+    options.max_batch = std::max(options.max_batch, flags.concurrency);
+    SpeculationBenchOptions bench;
+    bench.request.sampling = ToSampling(flags.sampling);
+    bench.request.speculation = ToSpeculation(flags.model, /*has_head=*/true);
+    bench.request.max_tokens = flags.sampling.max_tokens;
+    bench.request.ignore_eos = flags.sampling.ignore_eos;
+    bench.repeats = flags.steps.repeats;
+    bench.concurrency = flags.concurrency;
+    HAAST_ASSIGN_OR_RETURN(const std::vector<FileReport> reports, BenchFiles(options, files, bench, streams));
+    json["speculation"] = SpeculationBenchJson(reports, bench);
+    if (!flags.json) streams.out.WriteText(SpeculationText(reports));
+    if (Total(reports).different > 0) exit_code = kExitRuntime;
+  }
+  if (flags.json) streams.out.Write(Dump(json));
+  return exit_code;
+}
+
+}  // namespace
+
+int RunBenchCommand(const Args& args, Streams& streams) {
+  CLI::App app(
+      "Measures the engine: prompt and decode speed, what verifying M tokens costs, draft steps, the share of the memory bandwidth; and\n"
+      "with --prompts what speculation gains on real prompts. Close other programs first.",
+      "haast bench");
+  BenchFlags flags;
+  AddFlags(app, flags);
+  if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
+  const Result<int> exit_code = Bench(flags, streams);
+  if (!exit_code) return Fail(streams, "bench", exit_code.error());
+  return FinishOutput(streams, "bench", *exit_code);
+}
+
+}  // namespace haast::cli

@@ -1,0 +1,124 @@
+#include "base/format.h"
+#include "cli/answer_printer.h"
+#include "cli/chat_session.h"
+#include "cli/commands.h"
+#include "cli/draft_view.h"
+#include "cli/exit_code.h"
+#include "cli/generator.h"
+#include "cli/interrupt.h"
+#include "cli/line_source.h"
+#include "cli/model_paths.h"
+#include "cli/options.h"
+#include "text/utf8.h"
+
+namespace haast::cli {
+namespace {
+
+struct ChatFlags {
+  ModelFlags model;
+  SamplingFlags sampling;
+  std::string system;
+  bool show_drafts = false;
+  bool quiet = false;
+};
+
+class Chat {
+ public:
+  Chat(Generator& generator, const ChatFlags& flags, bool has_head, Streams& streams)
+      : generator_(generator), flags_(flags), has_head_(has_head), streams_(streams), session_(flags.system) {}
+
+  int Loop(LineSource& lines) {
+    const InterruptScope interrupts;
+    while (streams_.out.ok()) {
+      const Line line = lines.Next();
+      if (line.kind == LineKind::kEnd) return kExitOk;
+      if (line.kind == LineKind::kFailed) {
+        streams_.err.Write("haast chat: " + line.text + "\n");
+        return kExitRuntime;
+      }
+      if (line.kind == LineKind::kInterrupted) {
+        InterruptScope::Clear();
+        if (!streams_.in_is_terminal) return kExitInterrupted;
+        streams_.err.Write("\n/quit or Ctrl-D leaves\n");
+        continue;
+      }
+      const ChatSession::Outcome outcome = session_.Handle(line.text);
+      if (outcome.action == ChatSession::Action::kQuit) return kExitOk;
+      streams_.err.Write(outcome.reply);
+      if (outcome.action == ChatSession::Action::kAnswer) AnswerLast();
+    }
+    return kExitRuntime;
+  }
+
+ private:
+  // A refused or failed request is said and costs the last message, not the chat.
+  void AnswerLast() {
+    const Result<Answer> answer = Ask();
+    InterruptScope::Clear();
+    if (!answer) {
+      streams_.err.Write(fmt::format("haast chat: {}\n/reset starts over\n", answer.error().message));
+      return session_.Answered("");
+    }
+    session_.Answered(answer->text);
+    if (answer->finish == FinishReason::kError) {
+      streams_.err.Write(fmt::format("haast chat: {}\n", answer->error));
+    } else if (!flags_.quiet) {
+      streams_.err.Write(StatisticsLine(*answer) + "\n");
+    }
+  }
+
+  Result<Answer> Ask() {
+    TextRequest request;
+    HAAST_ASSIGN_OR_RETURN(request.prompt, generator_.EncodeChat(session_.messages()));
+    request.sampling = ToSampling(flags_.sampling);
+    request.speculation = ToSpeculation(flags_.model, has_head_);
+    request.max_tokens = flags_.sampling.max_tokens;
+    request.ignore_eos = flags_.sampling.ignore_eos;
+    AnswerPrinter printer(streams_.out, generator_, flags_.show_drafts);
+    return generator_.Run(request, [&](const Event& event, const StepText& text) { return printer.Show(event, text); });
+  }
+
+  Generator& generator_;
+  const ChatFlags& flags_;
+  const bool has_head_;
+  Streams& streams_;
+  ChatSession session_;
+};
+
+Result<int> RunChatWith(const ChatFlags& flags, Streams& streams) {
+  HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
+  if (!text::IsValidUtf8(flags.system)) return Err(ErrorCode::kInvalidArgument, "--system: expected UTF-8 text");
+  const Places places = SystemPlaces();
+  HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, places, /*want_head=*/true));
+  HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(ToEngineOptions(flags.model, paths.model, paths.draft), streams.err));
+  // A model without a chat template cannot chat: said at once rather than after the first message.
+  HAAST_RETURN_IF_ERROR(generator->EncodeChat({{"user", "?"}}).map([](const auto&) {}));
+  const bool edited = streams.in_is_terminal && streams.out.is_terminal();
+  if (edited) streams.err.Write("/help lists the commands; Ctrl-C ends an answer, Ctrl-D the chat\n");
+  if (flags.show_drafts) streams.err.Write(DraftLegend(streams.err.colour()) + "\n");
+  const auto lines = edited ? MakeEditedSource("> ", places.cache_folder + "/chat_history", streams.err) : MakePlainSource(streams.in_fd);
+  return Chat(*generator, flags, !paths.draft.empty(), streams).Loop(*lines);
+}
+
+}  // namespace
+
+int RunChat(const Args& args, Streams& streams) {
+  CLI::App app(
+      "Talks with the model. On a terminal lines can be edited and are kept in chat_history in the cache folder; otherwise every line\n"
+      "of standard input is a message. /help in the chat lists its commands.",
+      "haast chat");
+  ChatFlags flags;
+  flags.sampling.max_tokens = 1024;
+  app.add_option("--system", flags.system, "system message of the chat template")->type_name("TEXT");
+  app.add_flag("--show-drafts", flags.show_drafts, "mark accepted and rejected drafts in the text");
+  app.add_flag("--quiet", flags.quiet, "no statistics on standard error");
+  AddSamplingFlags(app, flags.sampling);
+  AddModelFlags(app, flags.model);
+  app.footer("Exit codes: 0 done, 1 the run failed, 2 wrong flags, 3 a file cannot be used, 130 interrupted.");
+  if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
+  const Result<int> exit_code = RunChatWith(flags, streams);
+  if (!exit_code) return Fail(streams, "chat", exit_code.error());
+  return FinishOutput(streams, "chat", *exit_code);
+}
+
+}  // namespace haast::cli

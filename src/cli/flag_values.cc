@@ -1,0 +1,61 @@
+#include "cli/flag_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/format.h"
+
+namespace haast::cli {
+namespace {
+
+// The whole of `text` as a T; false where a part of it is not.
+template <typename T>
+bool ParseAll(const std::string& text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+CLI::Validator Named(std::string name, std::function<std::string(std::string&)> check) {
+  return CLI::Validator(std::move(check), std::move(name));
+}
+
+}  // namespace
+
+CLI::Validator WholeNumber(int64_t min, int64_t max) {
+  return Named(fmt::format("{}..{}", min, max), [min, max](std::string& text) -> std::string {
+    int64_t value = 0;
+    if (!ParseAll(text, &value) || value < min || value > max) {
+      return fmt::format("expected a whole number from {} to {}, got '{}'", min, max, text);
+    }
+    text = std::to_string(value);  // "007" would otherwise be read as octal
+    return {};
+  });
+}
+
+CLI::Validator Seed() {
+  return Named("0..2^64-1", [](std::string& text) -> std::string {
+    uint64_t value = 0;
+    if (!ParseAll(text, &value)) return fmt::format("expected a whole number from 0 to {}, got '{}'", UINT64_MAX, text);
+    text = std::to_string(value);
+    return {};
+  });
+}
+
+CLI::Validator Real(double min, double max, bool above) {
+  return Named(fmt::format("{}{}..{}", above ? ">" : "", min, max), [min, max, above](std::string& text) -> std::string {
+    double value = 0.0;
+    const bool ok = ParseAll(text, &value) && std::isfinite(value) && value <= max && (above ? value > min : value >= min);
+    if (ok) return {};
+    return fmt::format("expected a number {} {} and at most {}, got '{}'", above ? "above" : "from", min, max, text);
+  });
+}
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  return Named(fmt::format("{}", fmt::join(words, "|")), [words](std::string& text) -> std::string {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+    return fmt::format("expected one of {}, got '{}'", fmt::join(words, ", "), text);
+  });
+}
+
+}  // namespace haast::cli

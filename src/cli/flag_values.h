@@ -1,0 +1,20 @@
+// Flag values that cannot be misread: whole ranges, no silent wrap-around, no NaN, one wording for what was expected.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace haast::cli {
+
+// Decimal digits from `min` to `max`.
+CLI::Validator WholeNumber(int64_t min, int64_t max);
+// Decimal digits, 0 to 2^64 - 1.
+CLI::Validator Seed();
+// A finite number from `min` to `max`; with `above`, greater than `min`.
+CLI::Validator Real(double min, double max, bool above = false);
+// One of these words.
+CLI::Validator OneOf(std::vector<std::string> words);
+
+}  // namespace haast::cli

@@ -1,0 +1,169 @@
+// Flags: what is accepted, what is refused and in which words.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cli/exit_code.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "support/tiny_models.h"
+
+namespace haast::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Both streams of a parse, as files.
+class FlagsTest : public ::testing::Test {
+ protected:
+  FlagsTest() {
+    AddModelFlags(app_, model_);
+    AddSamplingFlags(app_, sampling_);
+    app_.add_option("PROMPT", prompt_);
+    app_.add_option("--stop", stops_)->expected(1)->take_all()->allow_extra_args(false);
+    out_fd_ = open(dir_.Join("out").c_str(), O_WRONLY | O_CREAT, 0600);
+    err_fd_ = open(dir_.Join("err").c_str(), O_WRONLY | O_CREAT, 0600);
+  }
+  ~FlagsTest() override {
+    close(out_fd_);
+    close(err_fd_);
+  }
+
+  std::optional<int> ParseArgs(const std::vector<std::string>& args) {
+    Output out(out_fd_);
+    Output err(err_fd_);
+    return Parse(app_, args, out, err);
+  }
+
+  std::string Read(const char* name) {
+    std::ostringstream text;
+    text << std::ifstream(dir_.Join(name)).rdbuf();
+    return text.str();
+  }
+
+  void ExpectRefused(const std::vector<std::string>& args, const std::string& message) {
+    EXPECT_EQ(ParseArgs(args), kExitUsage) << args.back();
+    EXPECT_THAT(Read("err"), HasSubstr(message));
+    EXPECT_THAT(Read("err"), HasSubstr("See `haast test --help`."));
+  }
+
+  testing::TempDir dir_;
+  CLI::App app_{"", "haast test"};
+  ModelFlags model_;
+  SamplingFlags sampling_;
+  std::string prompt_;
+  std::vector<std::string> stops_;
+  int out_fd_;
+  int err_fd_;
+};
+
+TEST_F(FlagsTest, AllValuesArrive) {
+  EXPECT_EQ(ParseArgs({"--model", "m.gguf", "--draft=h", "--num-draft-tokens", "7", "--threads", "3", "--kv-dtype", "f32", "--context", "100",
+                       "--kv-tokens", "200", "--backend", "ref", "--prefill-chunk", "9", "--draft-quantization", "q8_0", "--temperature", "0.5",
+                       "--top-k", "5", "--top-p", "0.9", "--min-p", "0.1", "--seed", "18446744073709551615", "--max-tokens", "12",
+                       "--ignore-eos", "hello"}),
+            std::nullopt);
+  const EngineOptions options = ToEngineOptions(model_, "m.gguf", "h");
+  EXPECT_EQ(options.model, "m.gguf");
+  EXPECT_EQ(options.draft, "h");
+  EXPECT_EQ(options.threads, 3);
+  EXPECT_EQ(options.kv_dtype, KvDtype::kF32);
+  EXPECT_EQ(options.max_context, 100);
+  EXPECT_EQ(options.kv_tokens, 200);
+  EXPECT_EQ(options.backend, "ref");
+  EXPECT_EQ(options.prefill_chunk, 9);
+  EXPECT_EQ(options.draft_quantisation, "q8_0");
+  EXPECT_EQ(ToSpeculation(model_, true).num_draft_tokens, 7);
+  const SamplingParams sampling = ToSampling(sampling_);
+  EXPECT_EQ(sampling.temperature, 0.5f);
+  EXPECT_EQ(sampling.top_k, 5);
+  EXPECT_EQ(sampling.top_p, 0.9f);
+  EXPECT_EQ(sampling.min_p, 0.1f);
+  EXPECT_EQ(sampling.seed, UINT64_MAX);
+  EXPECT_EQ(sampling_.max_tokens, 12);
+  EXPECT_TRUE(sampling_.ignore_eos);
+  EXPECT_EQ(prompt_, "hello");
+}
+
+TEST_F(FlagsTest, LeadingZerosAreDecimal) {
+  EXPECT_EQ(ParseArgs({"--top-k", "010", "--seed", "0011"}), std::nullopt);
+  EXPECT_EQ(sampling_.top_k, 10);
+  EXPECT_EQ(sampling_.seed, 11u);
+}
+
+TEST_F(FlagsTest, HostileNumbersAreRefused) {
+  ExpectRefused({"--top-k", "-1"}, "expected a whole number from 0 to 2147483647, got '-1'");
+  ExpectRefused({"--top-k", "99999999999999999999"}, "got '99999999999999999999'");
+  ExpectRefused({"--max-tokens", "0"}, "expected a whole number from 1");
+  ExpectRefused({"--max-tokens", "1e3"}, "got '1e3'");
+  ExpectRefused({"--max-tokens", "12x"}, "got '12x'");
+  ExpectRefused({"--max-tokens", ""}, "got ''");
+  ExpectRefused({"--threads", "1000000"}, "expected a whole number from 0 to 1024");
+  ExpectRefused({"--seed", "-1"}, "expected a whole number from 0 to 18446744073709551615, got '-1'");
+  ExpectRefused({"--seed", "18446744073709551616"}, "got '18446744073709551616'");
+  ExpectRefused({"--temperature", "nan"}, "expected a number from 0 and at most 100, got 'nan'");
+  ExpectRefused({"--temperature", "inf"}, "got 'inf'");
+  ExpectRefused({"--temperature=-0.1"}, "got '-0.1'");
+  ExpectRefused({"--temperature", "1e999"}, "got '1e999'");
+  ExpectRefused({"--top-p", "0"}, "expected a number above 0 and at most 1, got '0'");
+  ExpectRefused({"--min-p", "1.5"}, "got '1.5'");
+  ExpectRefused({"--num-draft-tokens", "8"}, "expected a whole number from 1 to 7, got '8'");
+  ExpectRefused({"--num-draft-tokens", "0x4"}, "got '0x4'");
+}
+
+TEST_F(FlagsTest, UnknownWordsAndFlagsAreRefused) {
+  ExpectRefused({"--kv-dtype", "f8"}, "expected one of f16, f32, got 'f8'");
+  ExpectRefused({"--backend", "gpu"}, "expected one of cpu, ref, got 'gpu'");
+  ExpectRefused({"--speculative-algorithm", "EAGLE9"}, "expected one of eagle3, none, got 'EAGLE9'");
+  ExpectRefused({"--draft-quantisation", "q2"}, "expected one of auto, q8_0, q4_1, none, got 'q2'");
+  ExpectRefused({"--temprature", "1"}, "--temprature");
+  ExpectRefused({"one", "two"}, "two");
+  ExpectRefused({"--model"}, "--model");
+}
+
+TEST_F(FlagsTest, StopsAreTakenAsTheyAre) {
+  EXPECT_EQ(ParseArgs({"--stop", "[a,b]", "--stop", "x y", "--stop", "", "prompt"}), std::nullopt);
+  EXPECT_THAT(stops_, ::testing::ElementsAre("[a,b]", "x y", ""));
+  EXPECT_EQ(prompt_, "prompt");
+}
+
+TEST_F(FlagsTest, PromptsMayLookLikeFlagsOrLists) {
+  EXPECT_EQ(ParseArgs({"--", "--seed is a flag"}), std::nullopt);
+  EXPECT_EQ(prompt_, "--seed is a flag");
+}
+
+TEST_F(FlagsTest, BracketsInPromptsStay) {
+  EXPECT_EQ(ParseArgs({"[1,2]"}), std::nullopt);
+  EXPECT_EQ(prompt_, "[1,2]");
+}
+
+TEST_F(FlagsTest, HelpNamesEveryFlagWithItsDefault) {
+  EXPECT_EQ(ParseArgs({"--help"}), kExitOk);
+  const std::string help = Read("out");
+  for (const char* part : {"--model", "--draft", "--speculative-algorithm", "--num-draft-tokens", "--no-speculation", "--threads", "--kv-dtype",
+                           "[f16]", "--prefill-chunk", "[512]", "--temperature", "--max-tokens", "[256]", "--top-p", "[1]", "--ignore-eos"}) {
+    EXPECT_THAT(help, HasSubstr(part));
+  }
+  EXPECT_EQ(Read("err"), "");
+}
+
+TEST(SpeculationFlagsTest, AlgorithmFollowsFlagsAndHead) {
+  ModelFlags flags;
+  EXPECT_EQ(ToSpeculation(flags, true).algorithm, SpeculativeAlgorithm::kEagle3);
+  EXPECT_EQ(ToSpeculation(flags, false).algorithm, SpeculativeAlgorithm::kNone);
+  flags.algorithm = "none";
+  EXPECT_TRUE(SpeculationOff(flags));
+  EXPECT_EQ(ToSpeculation(flags, true).algorithm, SpeculativeAlgorithm::kNone);
+  flags.algorithm = "eagle3";
+  EXPECT_FALSE(SpeculationOff(flags));
+  EXPECT_TRUE(CheckModelFlags(flags).has_value());
+  flags.no_speculation = true;
+  EXPECT_EQ(CheckModelFlags(flags).error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace haast::cli

@@ -1,0 +1,187 @@
+#include "base/format.h"
+#include "cli/answer_printer.h"
+#include "cli/commands.h"
+#include "cli/compare.h"
+#include "cli/draft_view.h"
+#include "cli/exit_code.h"
+#include "cli/flag_values.h"
+#include "cli/generator.h"
+#include "cli/interrupt.h"
+#include "cli/model_paths.h"
+#include "cli/options.h"
+#include "cli/prompt_input.h"
+
+namespace haast::cli {
+namespace {
+
+constexpr int kCompareRuns = 3;
+
+struct GenerateFlags {
+  ModelFlags model;
+  SamplingFlags sampling;
+  std::string prompt;
+  std::string file;
+  std::string system;
+  std::vector<std::string> stops;
+  int logprobs = -1;
+  bool raw = false;
+  bool json = false;
+  bool compare = false;
+  bool show_drafts = false;
+  bool quiet = false;
+  bool prompt_given = false;
+};
+
+void AddFlags(CLI::App& app, GenerateFlags& flags) {
+  app.add_option("PROMPT", flags.prompt, "what to answer; - or nothing: standard input; after -- it may begin with a dash")->type_name("TEXT");
+  app.add_option("--file", flags.file, "read the prompt from this file")->type_name("PATH");
+  app.add_option("--system", flags.system, "system message of the chat template")->type_name("TEXT");
+  app.add_flag("--raw", flags.raw, "continue the prompt as it is, without the chat template");
+  app.add_flag("--json", flags.json, "print one JSON object instead of streaming the text");
+  app.add_flag("--show-drafts", flags.show_drafts, "mark accepted and rejected drafts in the text");
+  app.add_flag("--compare", flags.compare, "then time plain and speculative decoding in turns and check that the tokens are identical");
+  app.add_flag("--quiet", flags.quiet, "no statistics on standard error");
+  AddSamplingFlags(app, flags.sampling);
+  app.add_option("--stop", flags.stops, "end the answer before this text; may be given several times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->group("Sampling");
+  app.add_option("--logprobs", flags.logprobs, "with --json: log-probabilities of each token and of the N most likely; -1: none")
+      ->transform(WholeNumber(-1, 20))
+      ->group("Sampling");
+  AddModelFlags(app, flags.model);
+  app.footer("Exit codes: 0 done, 1 the run failed or --compare found different tokens, 2 wrong flags or prompt, 3 a file cannot be used,\n"
+             "130 interrupted.");
+}
+
+Status CheckFlags(const GenerateFlags& flags) {
+  HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
+  if (flags.prompt_given && !flags.file.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "expected one prompt, got an argument and --file {}: give one of them", flags.file);
+  }
+  if (flags.compare && SpeculationOff(flags.model)) {
+    return Err(ErrorCode::kInvalidArgument, "--compare needs speculation: leave out --no-speculation");
+  }
+  if (flags.raw && !flags.system.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--system belongs to the chat template: leave out --raw, or write it into the prompt");
+  }
+  if (flags.json && flags.show_drafts) {
+    return Err(ErrorCode::kInvalidArgument, "--show-drafts marks streamed text and --json prints none: give one of them");
+  }
+  if (!text::IsValidUtf8(flags.system)) return Err(ErrorCode::kInvalidArgument, "--system: expected UTF-8 text");
+  return {};
+}
+
+// The prompt's text. Without --raw the line break that ends a file or a pipe is not part of it.
+Result<std::string> ReadPrompt(const GenerateFlags& flags, const Streams& streams) {
+  std::string text = flags.prompt;
+  std::string name = "prompt";
+  if (!flags.file.empty()) {
+    name = flags.file;
+    HAAST_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file));
+  } else if (!flags.prompt_given && streams.in_is_terminal) {
+    return Err(ErrorCode::kInvalidArgument, "expected a prompt: as an argument, from --file PATH or on standard input; got none");
+  } else if (!flags.prompt_given || flags.prompt == "-") {
+    name = "standard input";
+    HAAST_ASSIGN_OR_RETURN(text, ReadAll(streams.in_fd, name));
+  }
+  const bool from_stream = name != "prompt";
+  if (from_stream && !flags.raw && text.ends_with('\n')) text.pop_back();
+  HAAST_RETURN_IF_ERROR(CheckPrompt(text, name));
+  return text;
+}
+
+Result<std::vector<int32_t>> Encode(const Generator& generator, const GenerateFlags& flags, const std::string& prompt) {
+  if (flags.raw) return generator.EncodeRaw(prompt);
+  std::vector<text::ChatMessage> messages;
+  if (!flags.system.empty()) messages.push_back({"system", flags.system});
+  messages.push_back({"user", prompt});
+  return generator.EncodeChat(messages);
+}
+
+Result<TextRequest> MakeRequest(const Generator& generator, const GenerateFlags& flags, const std::string& prompt, bool has_head) {
+  TextRequest request;
+  HAAST_ASSIGN_OR_RETURN(request.prompt, Encode(generator, flags, prompt));
+  HAAST_ASSIGN_OR_RETURN(request.stops, text::StopSet::Create(flags.stops));
+  request.sampling = ToSampling(flags.sampling);
+  request.speculation = ToSpeculation(flags.model, has_head);
+  request.max_tokens = flags.sampling.max_tokens;
+  request.ignore_eos = flags.sampling.ignore_eos;
+  request.logprobs = flags.logprobs;
+  return request;
+}
+
+Json AnswerJson(const Generator& generator, const TextRequest& request, const Answer& answer) {
+  const auto token_text = [&](int32_t token) { return generator.TokenText(token); };
+  return {{"text", answer.text},
+          {"token_ids", answer.token_ids()},
+          {"logprobs", LogprobsJson(answer, request.logprobs >= 0, token_text)},
+          {"finish_reason", FinishReasonName(answer.finish)},
+          {"timings", TimingsJson(answer.timings, generator.load_seconds())},
+          {"speculation", SpeculationJson(answer.speculation, request.speculation)}};
+}
+
+int ExitCodeOfRun(const Comparison& comparison, Streams& streams) {
+  if (comparison.answer.finish == FinishReason::kError) {
+    streams.err.Write(fmt::format("haast generate: {}\n", comparison.answer.error));
+    return kExitRuntime;
+  }
+  if (InterruptScope::Interrupted()) return kExitInterrupted;
+  return comparison.first_difference < 0 ? kExitOk : kExitRuntime;
+}
+
+// Streams the answer, or prints its JSON; then the statistics.
+Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, const TextRequest& request, Streams& streams) {
+  AnswerPrinter printer(streams.out, generator, flags.show_drafts);
+  const AnswerSink show = [&](const Event& event, const StepText& text) { return printer.Show(event, text); };
+  const AnswerSink sink = flags.json ? AnswerSink() : show;
+  if (flags.show_drafts && !flags.quiet) streams.err.Write(DraftLegend(streams.err.colour()) + "\n");
+
+  const InterruptScope interrupts;
+  Comparison comparison;
+  if (flags.compare) {
+    HAAST_ASSIGN_OR_RETURN(comparison, Compare(generator, request, kCompareRuns, sink));
+  } else {
+    HAAST_ASSIGN_OR_RETURN(comparison.answer, generator.Run(request, sink));
+  }
+  const int exit_code = ExitCodeOfRun(comparison, streams);
+  if (flags.json && comparison.answer.finish != FinishReason::kError) {
+    Json json = AnswerJson(generator, request, comparison.answer);
+    if (comparison.runs > 0) json["compare"] = ComparisonJson(comparison);
+    streams.out.Write(Dump(json));
+  }
+  if (!flags.quiet && streams.out.ok()) {
+    streams.err.Write(StatisticsLine(comparison.answer) + "\n");
+    if (comparison.runs > 0) streams.err.Write(ComparisonText(comparison));
+  }
+  return exit_code;
+}
+
+Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
+  HAAST_RETURN_IF_ERROR(CheckFlags(flags));
+  HAAST_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags, streams));
+  HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
+  if (flags.compare && paths.draft.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--compare needs a head for {}: give --draft HEAD", paths.model);
+  }
+  HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(ToEngineOptions(flags.model, paths.model, paths.draft), streams.err));
+  HAAST_ASSIGN_OR_RETURN(const TextRequest request, MakeRequest(*generator, flags, prompt, !paths.draft.empty()));
+  return RunAndPrint(*generator, flags, request, streams);
+}
+
+}  // namespace
+
+int RunGenerate(const Args& args, Streams& streams) {
+  CLI::App app("Answers one prompt: the text on standard output as it comes, statistics on standard error.", "haast generate");
+  GenerateFlags flags;
+  AddFlags(app, flags);
+  if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
+  flags.prompt_given = app.count("PROMPT") > 0;
+  const Result<int> exit_code = Generate(flags, streams);
+  if (!exit_code) return Fail(streams, "generate", exit_code.error());
+  return FinishOutput(streams, "generate", *exit_code);
+}
+
+}  // namespace haast::cli

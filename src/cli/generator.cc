@@ -1,0 +1,129 @@
+#include "cli/generator.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/format.h"
+#include "cli/interrupt.h"
+#include "cli/load_progress.h"
+#include "haast/model_info.h"
+#include "text/stop_constraint.h"
+
+namespace haast::cli {
+namespace {
+
+std::shared_ptr<const text::StopSet> OrNoStops(std::shared_ptr<const text::StopSet> stops) {
+  return stops != nullptr ? std::move(stops) : *text::StopSet::Create({});
+}
+
+}  // namespace
+
+AnswerBuilder::AnswerBuilder(const text::Tokenizer& tokenizer, std::shared_ptr<const text::StopSet> stops)
+    : decoder_(tokenizer, /*skip_special=*/true), matcher_(OrNoStops(std::move(stops))) {}
+
+StepText AnswerBuilder::Add(const Event& event) {
+  StepText step;
+  for (const TokenOutput& output : event.tokens) {
+    answer_.tokens.push_back(output);
+    step.pieces.push_back(matcher_.Push(decoder_.Push(output.token)).text);
+    answer_.text += step.pieces.back();
+  }
+  if (event.finish != FinishReason::kNone) {
+    step.tail = matcher_.Push(decoder_.Finish()).text;
+    if (!matcher_.stopped()) step.tail += matcher_.Finish();
+    answer_.text += step.tail;
+    answer_.finish = event.finish;
+    answer_.error = event.error;
+    answer_.speculation = event.speculation;
+    answer_.timings = event.timings;
+  }
+  return step;
+}
+
+Result<std::unique_ptr<Generator>> Generator::Load(const EngineOptions& options, Output& err) {
+  const double start = base::NowSeconds();
+  const LoadProgress progress(err, "loading " + options.model);
+  std::unique_ptr<Generator> generator(new Generator());
+  HAAST_ASSIGN_OR_RETURN(const TextAssets assets, LoadTextAssets(options.model));
+  HAAST_ASSIGN_OR_RETURN(generator->tokenizer_, text::Tokenizer::Create(assets));
+  if (!assets.chat_template.empty()) {
+    HAAST_ASSIGN_OR_RETURN(generator->chat_template_, text::ChatTemplate::Create(assets, *generator->tokenizer_));
+  }
+  generator->eos_ids_ = generator->tokenizer_->eos_ids();
+  HAAST_ASSIGN_OR_RETURN(generator->engine_, Engine::Create(options));
+  generator->load_seconds_ = base::NowSeconds() - start;
+  return generator;
+}
+
+Result<std::vector<int32_t>> Generator::EncodeChat(const std::vector<text::ChatMessage>& messages) const {
+  if (chat_template_ == nullptr) {
+    return Err(ErrorCode::kInvalidArgument, "{}: expected a chat template, got none: give the whole prompt with --raw",
+               engine_->options().model);
+  }
+  HAAST_ASSIGN_OR_RETURN(const std::string prompt, chat_template_->Render(messages));
+  return tokenizer_->Encode(prompt, /*parse_special=*/true);
+}
+
+Result<std::vector<int32_t>> Generator::EncodeRaw(const std::string& text) const {
+  return tokenizer_->EncodePrompt(text, /*parse_special=*/true);
+}
+
+Result<RequestId> Generator::Submit(const TextRequest& text_request) {
+  Request request;
+  request.prompt = text_request.prompt;
+  request.sampling = text_request.sampling;
+  request.speculation = text_request.speculation;
+  request.logprobs = text_request.logprobs;
+  if (!text_request.ignore_eos) request.eos_ids = eos_ids_;
+  const int64_t room = engine_->options().max_context - static_cast<int64_t>(request.prompt.size());
+  request.max_tokens = std::min(text_request.max_tokens, std::max<int64_t>(room, 1));
+  if (text_request.stops != nullptr && !text_request.stops->stops().empty()) {
+    request.constraint = std::make_shared<text::StopConstraint>(*tokenizer_, text_request.stops, /*skip_special=*/true);
+  }
+  return engine_->Submit(std::move(request));
+}
+
+Result<Answer> Generator::Run(const TextRequest& request, const AnswerSink& sink) {
+  HAAST_ASSIGN_OR_RETURN(const RequestId id, Submit(request));
+  AnswerBuilder builder(*tokenizer_, request.stops);
+  while (!engine_->idle()) {
+    if (InterruptScope::Interrupted()) engine_->Cancel(id);
+    for (const Event& event : engine_->Step()) {
+      const StepText text = builder.Add(event);
+      if (sink && !sink(event, text)) engine_->Cancel(id);
+    }
+  }
+  return builder.Take();
+}
+
+Result<std::vector<Answer>> Generator::RunTogether(const std::vector<TextRequest>& requests, double* wall_seconds) {
+  std::unordered_map<RequestId, size_t> index;
+  std::vector<AnswerBuilder> builders;
+  const double start = base::NowSeconds();
+  Status refused;
+  for (const TextRequest& request : requests) {
+    const Result<RequestId> id = Submit(request);
+    if (!id) {
+      refused = tl::make_unexpected(id.error());
+      break;
+    }
+    index[*id] = builders.size();
+    builders.emplace_back(*tokenizer_, request.stops);
+  }
+  while (!engine_->idle()) {
+    if (InterruptScope::Interrupted() || !refused) {
+      for (const auto& [id, unused] : index) engine_->Cancel(id);
+    }
+    for (const Event& event : engine_->Step()) builders[index.at(event.request)].Add(event);
+  }
+  *wall_seconds = base::NowSeconds() - start;
+  HAAST_RETURN_IF_ERROR(refused);
+  std::vector<Answer> answers;
+  for (AnswerBuilder& builder : builders) answers.push_back(builder.Take());
+  return answers;
+}
+
+std::string Generator::TokenText(int32_t token) const { return tokenizer_->Decode(std::vector<int32_t>{token}, /*skip_special=*/false); }
+
+}  // namespace haast::cli

@@ -1,0 +1,104 @@
+#include "cli/json_forms.h"
+
+namespace haast::cli {
+namespace {
+
+Json TimingJson(const Timing& timing) { return {{"min", timing.min}, {"median", timing.median}, {"max", timing.max}}; }
+
+Json TokenJson(const TokenLogprob& entry, const TokenText& token_text) {
+  return {{"token_id", entry.token}, {"token", token_text(entry.token)}, {"logprob", entry.logprob}};
+}
+
+}  // namespace
+
+Json SpeculationJson(const SpeculationStats& stats, const SpeculationParams& params) {
+  const bool on = params.algorithm == SpeculativeAlgorithm::kEagle3;
+  return {{"algorithm", on ? "eagle3" : "none"},
+          {"num_draft_tokens", on ? params.num_draft_tokens : 0},
+          {"rounds", stats.rounds},
+          {"drafted", stats.drafted},
+          {"accepted", stats.accepted},
+          {"tau", stats.tau()},
+          {"position_acceptance", PositionAcceptance(stats)}};
+}
+
+Json TimingsJson(const RequestTimings& timings, double load_seconds) {
+  return {{"load_seconds", load_seconds},
+          {"queue_seconds", timings.queue_seconds},
+          {"prefill_seconds", timings.prefill_seconds},
+          {"decode_seconds", timings.decode_seconds},
+          {"prompt_tokens", timings.prompt_tokens},
+          {"generated_tokens", timings.generated_tokens},
+          {"prefill_tokens_per_second", PrefillTokensPerSecond(timings)},
+          {"tokens_per_second", DecodeTokensPerSecond(timings)}};
+}
+
+Json LogprobsJson(const Answer& answer, bool asked, const TokenText& token_text) {
+  if (!asked) return nullptr;
+  Json entries = Json::array();
+  for (const TokenOutput& output : answer.tokens) {
+    Json entry = TokenJson({output.token, output.logprob}, token_text);
+    Json top = Json::array();
+    for (const TokenLogprob& candidate : output.top) top.push_back(TokenJson(candidate, token_text));
+    entry["top"] = std::move(top);
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Json SpreadJson(const Spread& spread) { return {{"min", spread.min}, {"median", spread.median}, {"max", spread.max}}; }
+
+Json ModelJson(const ModelInfo& info) {
+  Json json = {{"path", info.path},
+               {"format", info.format},
+               {"name", info.name},
+               {"architecture", info.architecture},
+               {"file_bytes", info.file_bytes},
+               {"parameters", info.parameters},
+               {"num_layers", info.num_layers},
+               {"hidden_size", info.hidden_size},
+               {"intermediate_size", info.intermediate_size},
+               {"num_heads", info.num_heads},
+               {"num_kv_heads", info.num_kv_heads},
+               {"head_dim", info.head_dim},
+               {"vocab_size", info.vocab_size},
+               {"max_context", info.max_context},
+               {"tied_embeddings", info.tied_embeddings},
+               {"dtypes", info.dtypes}};
+  if (info.target_hidden_size > 0 || info.draft_vocab_size > 0) {
+    json["draft_vocab_size"] = info.draft_vocab_size;
+    json["target_hidden_size"] = info.target_hidden_size;
+    json["tap_layers"] = info.tap_layers;
+    json["head_options"] = info.head_options;
+  }
+  return json;
+}
+
+Json BenchJson(const BenchReport& report) {
+  Json verify = Json::object();
+  Json verify_spread = Json::object();
+  for (const VerifyTiming& timing : report.verify) {
+    verify[std::to_string(timing.rows)] = timing.milliseconds.median;
+    verify_spread[std::to_string(timing.rows)] = TimingJson(timing.milliseconds);
+  }
+  return {{"decode_tps", report.decode_tps.median},
+          {"prefill_tps", report.prefill_tps.median},
+          {"verify_ms", std::move(verify)},
+          {"draft_step_ms", report.draft_step_ms.median},
+          {"draft_extend_ms", report.draft_extend_ms.median},
+          {"roofline", report.decode_roofline},
+          {"draft_roofline", report.draft_roofline},
+          {"read_gb_per_s", report.read_gb_per_s},
+          {"bytes_per_pass", report.bytes_per_pass},
+          {"draft_bytes_per_pass", report.draft_bytes_per_pass},
+          {"spread",
+           {{"decode_tps", TimingJson(report.decode_tps)},
+            {"prefill_tps", TimingJson(report.prefill_tps)},
+            {"verify_ms", std::move(verify_spread)},
+            {"draft_step_ms", TimingJson(report.draft_step_ms)},
+            {"draft_extend_ms", TimingJson(report.draft_extend_ms)}}}};
+}
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace haast::cli

@@ -1,0 +1,35 @@
+#include "cli/load_progress.h"
+
+#include <chrono>
+
+#include "base/format.h"
+
+namespace haast::cli {
+
+LoadProgress::LoadProgress(Output& err, std::string what) : err_(err), what_(std::move(what)) {
+  if (err_.is_terminal()) thread_ = std::thread([this] { Loop(); });
+}
+
+LoadProgress::~LoadProgress() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void LoadProgress::Loop() {
+  constexpr auto kQuiet = std::chrono::seconds(2);
+  constexpr auto kEvery = std::chrono::seconds(1);
+  std::unique_lock lock(mutex_);
+  if (wake_.wait_for(lock, kQuiet, [this] { return done_; })) return;
+  int seconds = 2;
+  do {
+    err_.Write(fmt::format("\r\x1b[K{} ... {} s", what_, seconds++));
+  } while (!wake_.wait_for(lock, kEvery, [this] { return done_; }));
+  err_.Write("\r\x1b[K");
+}
+
+}  // namespace haast::cli

@@ -1,0 +1,86 @@
+#include "cli/model_paths.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "base/format.h"
+#include "base/knobs.h"
+
+namespace haast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// `models` in `folder` and in everything above it.
+void AppendUpwards(const std::string& folder, std::vector<std::string>* found) {
+  if (folder.empty()) return;
+  for (fs::path at = folder;; at = at.parent_path()) {
+    const std::string models = (at / "models").string();
+    if (std::find(found->begin(), found->end(), models) == found->end()) found->push_back(models);
+    if (at == at.parent_path()) return;
+  }
+}
+
+Result<std::string> FindDefaultHead(const Places& places) {
+  const std::vector<std::string> folders = HeadSearchPath(places);
+  for (const std::string& folder : folders) {
+    std::string head = folder + "/" + kDefaultHeadFolder;
+    if (Exists(head)) return head;
+  }
+  return Err(ErrorCode::kNotFound,
+             "the draft head {} is in none of {}: run from the repository, give --draft HEAD, or decode plainly with --no-speculation",
+             kDefaultHeadFolder, fmt::join(folders, ", "));
+}
+
+}  // namespace
+
+Places SystemPlaces() {
+  std::error_code error;
+  Places places;
+  places.cache_folder = base::KnobCacheHome() + "/haast";
+  places.working_folder = fs::current_path(error).string();
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  if (!error) places.executable_folder = executable.parent_path().string();
+  return places;
+}
+
+std::vector<std::string> HeadSearchPath(const Places& places) {
+  std::vector<std::string> found;
+  if (!places.executable_folder.empty()) {
+    found.push_back((fs::path(places.executable_folder).parent_path() / "share/haast/models").string());
+  }
+  AppendUpwards(places.working_folder, &found);
+  AppendUpwards(places.executable_folder, &found);
+  return found;
+}
+
+Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, bool want_head) {
+  ModelPaths paths{.model = flags.model, .draft = flags.draft};
+  if (flags.model.empty()) {
+    paths.model = places.cache_folder + "/" + kDefaultModelFile;
+    if (!Exists(paths.model)) {
+      return Err(ErrorCode::kNotFound,
+                 "{}: the default model is not there: `make model` in the repository fetches it (`make run` does so too), or give --model PATH",
+                 paths.model);
+    }
+  }
+  if (!want_head || SpeculationOff(flags)) {
+    paths.draft.clear();
+  } else if (flags.draft.empty() && flags.model.empty()) {
+    HAAST_ASSIGN_OR_RETURN(paths.draft, FindDefaultHead(places));
+  } else if (flags.draft.empty() && fs::path(flags.model).filename() == kDefaultModelFile) {
+    paths.draft = FindDefaultHead(places).value_or("");  // a copy of the default model elsewhere
+  }
+  if (want_head && flags.algorithm == "eagle3" && paths.draft.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--speculative-algorithm eagle3 needs a head for {}: give --draft HEAD", paths.model);
+  }
+  return paths;
+}
+
+}  // namespace haast::cli

@@ -1,0 +1,116 @@
+#include "cli/options.h"
+
+#include <sstream>
+
+#include "base/format.h"
+#include "cli/exit_code.h"
+#include "cli/flag_values.h"
+#include "cli/output.h"
+
+namespace haast::cli {
+
+void AddModelFlags(CLI::App& app, ModelFlags& flags) {
+  const std::string model = "Model";
+  const std::string speculation = "Speculation";
+  app.add_option("--model", flags.model, "GGUF file or Hugging Face folder; default: the model that `make model` keeps in the cache folder")
+      ->type_name("PATH")
+      ->group(model);
+  app.add_option("--threads", flags.threads, "threads; 0: every processor this process may use")
+      ->transform(WholeNumber(0, 1024))
+      ->group(model);
+  app.add_option("--backend", flags.backend, "cpu, or ref: the naive fp32 definition of correct (slow)")
+      ->transform(OneOf({"cpu", "ref"}))
+      ->group(model);
+  app.add_option("--kv-dtype", flags.kv_dtype, "how keys and values are kept")->transform(OneOf({"f16", "f32"}))->group(model);
+  app.add_option("--context", flags.context, "longest sequence in tokens; 0: the model's own limit")
+      ->transform(WholeNumber(0, int64_t{1} << 30))
+      ->group(model);
+  app.add_option("--kv-tokens", flags.kv_tokens, "tokens in the KV pool, all requests together; 0: one full context, at least 8192")
+      ->transform(WholeNumber(0, int64_t{1} << 40))
+      ->group(model);
+  app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")
+      ->transform(WholeNumber(1, 1 << 20))
+      ->group(model);
+  app.add_option("--draft", flags.draft, "EAGLE-3 head folder; default: the shipped head with the default model, else none")
+      ->type_name("PATH")
+      ->group(speculation);
+  app.add_option("--speculative-algorithm", flags.algorithm, "eagle3 or none; default: eagle3 where there is a head")
+      ->transform(OneOf({"eagle3", "none"}))
+      ->group(speculation);
+  app.add_option("--num-draft-tokens", flags.num_draft_tokens, "drafts of a round, the root excluded")
+      ->transform(WholeNumber(1, 7))
+      ->group(speculation);
+  app.add_flag("--no-speculation", flags.no_speculation, "plain decoding: short for --speculative-algorithm none")->group(speculation);
+  app.add_option("--draft-quantisation,--draft-quantization", flags.draft_quantisation,
+                 "head weights at load; auto: q8_0, and q4_1 for its lm_head")
+      ->transform(OneOf({"auto", "q8_0", "q4_1", "none"}))
+      ->group(speculation);
+}
+
+void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
+  const std::string group = "Sampling";
+  app.add_option("--temperature", flags.temperature, "0: always the most likely token")->transform(Real(0.0, 100.0))->group(group);
+  app.add_option("--top-k", flags.top_k, "keep the k most likely tokens; 0: off")->transform(WholeNumber(0, INT32_MAX))->group(group);
+  app.add_option("--top-p", flags.top_p, "keep the most likely tokens of this total probability; 1: off")
+      ->transform(Real(0.0, 1.0, /*above=*/true))
+      ->group(group);
+  app.add_option("--min-p", flags.min_p, "keep tokens at least this likely relative to the likeliest; 0: off")
+      ->transform(Real(0.0, 1.0))
+      ->group(group);
+  app.add_option("--seed", flags.seed, "the same seed gives the same answer, with speculation on or off")->transform(Seed())->group(group);
+  app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")
+      ->transform(WholeNumber(1, int64_t{1} << 30))
+      ->group(group);
+  app.add_flag("--ignore-eos", flags.ignore_eos, "go on after an end-of-answer token")->group(group);
+}
+
+bool SpeculationOff(const ModelFlags& flags) { return flags.no_speculation || flags.algorithm == "none"; }
+
+Status CheckModelFlags(const ModelFlags& flags) {
+  if (flags.no_speculation && flags.algorithm == "eagle3") {
+    return Err(ErrorCode::kInvalidArgument, "--no-speculation and --speculative-algorithm eagle3 contradict each other: give one of them");
+  }
+  return {};
+}
+
+EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model, const std::string& draft) {
+  EngineOptions options;
+  options.model = model;
+  options.draft = draft;
+  options.backend = flags.backend;
+  options.draft_quantisation = flags.draft_quantisation;
+  options.threads = flags.threads;
+  options.kv_dtype = flags.kv_dtype == "f32" ? KvDtype::kF32 : KvDtype::kF16;
+  options.kv_tokens = flags.kv_tokens;
+  options.max_context = flags.context;
+  options.prefill_chunk = flags.prefill_chunk;
+  return options;
+}
+
+SpeculationParams ToSpeculation(const ModelFlags& flags, bool has_head) {
+  SpeculationParams params;
+  params.algorithm = has_head && !SpeculationOff(flags) ? SpeculativeAlgorithm::kEagle3 : SpeculativeAlgorithm::kNone;
+  params.num_draft_tokens = flags.num_draft_tokens;
+  return params;
+}
+
+SamplingParams ToSampling(const SamplingFlags& flags) {
+  return {.temperature = flags.temperature, .top_k = flags.top_k, .top_p = flags.top_p, .min_p = flags.min_p, .seed = flags.seed};
+}
+
+std::optional<int> Parse(CLI::App& app, const std::vector<std::string>& args, Output& out, Output& err) {
+  std::vector<const char*> argv = {"haast"};
+  for (const std::string& arg : args) argv.push_back(arg.c_str());
+  try {
+    app.parse(static_cast<int>(argv.size()), argv.data());
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    out.Write(app.help());
+    return out.ok() ? kExitOk : kExitRuntime;
+  } catch (const CLI::ParseError& error) {
+    err.Write(fmt::format("{}: {}\nSee `{} --help`.\n", app.get_name(), error.what(), app.get_name()));
+    return kExitUsage;
+  }
+}
+
+}  // namespace haast::cli

@@ -1,0 +1,62 @@
+// The flags that commands share, their --help texts and what they mean to the engine.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "haast/engine.h"
+#include "haast/request.h"
+#include "haast/result.h"
+
+namespace haast::cli {
+
+// Drafts of a round by default: best or near it for the default model and head on CPUs.
+inline constexpr int kDefaultDraftTokens = 4;
+
+struct ModelFlags {
+  std::string model;  // empty: the default model
+  std::string draft;  // empty: the default head with the default model, else none
+  std::string algorithm;  // "", "eagle3", "none"
+  bool no_speculation = false;
+  int num_draft_tokens = kDefaultDraftTokens;
+  std::string draft_quantisation = "auto";
+  int threads = 0;
+  std::string kv_dtype = "f16";
+  int64_t context = 0;
+  int64_t kv_tokens = 0;
+  std::string backend = "cpu";
+  int prefill_chunk = 512;
+};
+
+struct SamplingFlags {
+  float temperature = 0.0f;
+  int top_k = 0;
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  uint64_t seed = 0;
+  int64_t max_tokens = 256;
+  bool ignore_eos = false;
+};
+
+void AddModelFlags(CLI::App& app, ModelFlags& flags);
+void AddSamplingFlags(CLI::App& app, SamplingFlags& flags);
+
+// kInvalidArgument where flags contradict each other.
+Status CheckModelFlags(const ModelFlags& flags);
+// The user asked for plain decoding.
+bool SpeculationOff(const ModelFlags& flags);
+
+// Paths are those of ResolveModel (model_paths.h).
+EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model, const std::string& draft);
+// With a head: EAGLE-3 unless the flags say otherwise.
+SpeculationParams ToSpeculation(const ModelFlags& flags, bool has_head);
+SamplingParams ToSampling(const SamplingFlags& flags);
+
+// Parses `args` (without program and command name). An exit code means: stop here. Help has been written to `out`, or
+// "haast NAME: what was wrong" and the way to help to `err`.
+std::optional<int> Parse(CLI::App& app, const std::vector<std::string>& args, class Output& out, class Output& err);
+
+}  // namespace haast::cli

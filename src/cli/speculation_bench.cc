@@ -1,0 +1,240 @@
+#include "cli/speculation_bench.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "cli/compare.h"
+#include "cli/interrupt.h"
+
+namespace haast::cli {
+namespace {
+
+// Sums of one mode in one repeat.
+struct Sums {
+  double wall_seconds = 0.0;
+  double decode_seconds = 0.0;
+  int64_t tokens = 0;
+  int64_t decode_tokens = 0;
+  SpeculationStats speculation;
+
+  void Add(const Answer& answer) {
+    tokens += answer.timings.generated_tokens;
+    decode_tokens += std::max<int64_t>(0, answer.timings.generated_tokens - 1);
+    decode_seconds += answer.timings.decode_seconds;
+    speculation.Add(answer.speculation);
+  }
+};
+
+double Ratio(double a, double b) { return b > 0.0 ? a / b : 0.0; }
+
+double MedianRatio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(Ratio(a[i], b[i]));
+  return SpreadOf(std::move(ratios)).median;
+}
+
+class FileBench {
+ public:
+  FileBench(Generator& generator, const PromptFile& file, const SpeculationBenchOptions& options,
+            const std::function<void(const std::string&)>& progress)
+      : generator_(generator), file_(file), options_(options), progress_(progress) {
+    report_.path = file.path;
+    report_.prompts = static_cast<int64_t>(file.prompts.size());
+  }
+
+  Result<FileReport> Run() {
+    HAAST_RETURN_IF_ERROR(EncodeAll());
+    first_.resize(prompts_.size());
+    different_.resize(prompts_.size());
+    HAAST_RETURN_IF_ERROR(WarmUp());
+    for (int repeat = 0; repeat < options_.repeats; ++repeat) HAAST_RETURN_IF_ERROR(RunRepeat(repeat));
+    report_.different = std::count(different_.begin(), different_.end(), true);
+    return std::move(report_);
+  }
+
+ private:
+  Status EncodeAll() {
+    for (const BenchPrompt& prompt : file_.prompts) {
+      HAAST_ASSIGN_OR_RETURN(std::vector<int32_t> ids, generator_.EncodeChat({{"user", prompt.first_turn}}));
+      prompts_.push_back(std::move(ids));
+    }
+    return {};
+  }
+
+  // Prompts [begin, end) together; the speculation of `options_` or none.
+  Result<std::vector<Answer>> RunGroup(size_t begin, size_t end, bool speculative, double* wall_seconds) {
+    std::vector<TextRequest> requests;
+    for (size_t i = begin; i < end; ++i) {
+      TextRequest request = options_.request;
+      request.prompt = prompts_[i];
+      if (!speculative) request.speculation.algorithm = SpeculativeAlgorithm::kNone;
+      requests.push_back(std::move(request));
+    }
+    Result<std::vector<Answer>> answers = generator_.RunTogether(requests, wall_seconds);
+    if (InterruptScope::Interrupted()) return Err(ErrorCode::kCancelled, "interrupted in {}", file_.path);
+    if (!answers) return Err(answers.error().code, "{}: prompts {} to {}: {}", file_.path, begin + 1, end, answers.error().message);
+    for (size_t i = 0; i < answers->size(); ++i) {
+      if ((*answers)[i].finish != FinishReason::kError) continue;
+      return Err(ErrorCode::kOutOfMemory, "{}: prompt {}: {}", file_.path, begin + i + 1, (*answers)[i].error);
+    }
+    return answers;
+  }
+
+  Status WarmUp() {
+    double unused = 0.0;
+    const size_t end = std::min(prompts_.size(), static_cast<size_t>(options_.concurrency));
+    HAAST_RETURN_IF_ERROR(RunGroup(0, end, /*speculative=*/false, &unused).map([](const auto&) {}));
+    return RunGroup(0, end, /*speculative=*/true, &unused).map([](const auto&) {});
+  }
+
+  Status RunRepeat(int repeat) {
+    Sums plain;
+    Sums speculative;
+    const size_t step = static_cast<size_t>(options_.concurrency);
+    for (size_t begin = 0; begin < prompts_.size(); begin += step) {
+      const size_t end = std::min(prompts_.size(), begin + step);
+      if (progress_) progress_(fmt::format("{}: repeat {} of {}, prompt {} of {}", file_.path, repeat + 1, options_.repeats, end, prompts_.size()));
+      // The mode that goes first alternates: a machine that grows slower or faster favours neither.
+      const bool speculative_first = (static_cast<size_t>(repeat) + begin / step) % 2 == 1;
+      for (const bool mode : {speculative_first, !speculative_first}) {
+        Sums& sums = mode ? speculative : plain;
+        double seconds = 0.0;
+        HAAST_ASSIGN_OR_RETURN(std::vector<Answer> answers, RunGroup(begin, end, mode, &seconds));
+        sums.wall_seconds += seconds;
+        for (size_t i = 0; i < answers.size(); ++i) {
+          sums.Add(answers[i]);
+          Check(begin + i, std::move(answers[i]));
+        }
+      }
+    }
+    Close(plain, &report_.plain);
+    Close(speculative, &report_.speculative);
+    report_.speculation = speculative.speculation;
+    return {};
+  }
+
+  // Every answer to a prompt must have the bits of the first one.
+  void Check(size_t prompt, Answer answer) {
+    if (first_[prompt].tokens.empty()) {
+      first_[prompt] = std::move(answer);
+      return;
+    }
+    const int64_t at = FirstDifference(first_[prompt], answer);
+    if (at < 0) return;
+    different_[prompt] = true;
+    if (report_.first_difference.empty()) report_.first_difference = fmt::format("prompt {}, token {}", prompt + 1, at);
+  }
+
+  static void Close(const Sums& sums, ModeTotals* totals) {
+    totals->tps.push_back(Ratio(static_cast<double>(sums.tokens), sums.wall_seconds));
+    totals->decode_tps.push_back(Ratio(static_cast<double>(sums.decode_tokens), sums.decode_seconds));
+    totals->tokens = sums.tokens;
+  }
+
+  Generator& generator_;
+  const PromptFile& file_;
+  const SpeculationBenchOptions& options_;
+  const std::function<void(const std::string&)>& progress_;
+  std::vector<std::vector<int32_t>> prompts_;
+  std::vector<Answer> first_;     // [prompts]
+  std::vector<bool> different_;   // [prompts]
+  FileReport report_;
+};
+
+// Adds `b` to `a`, repeat by repeat: the speed of both one after the other.
+void AddMode(const ModeTotals& b, ModeTotals* a) {
+  const double tokens_a = static_cast<double>(a->tokens);
+  const double tokens_b = static_cast<double>(b.tokens);
+  const auto add = [&](const std::vector<double>& from, std::vector<double>* to) {
+    if (to->empty()) *to = std::vector<double>(from.size(), 0.0);
+    for (size_t i = 0; i < from.size(); ++i) (*to)[i] = Ratio(tokens_a + tokens_b, Ratio(tokens_a, (*to)[i]) + Ratio(tokens_b, from[i]));
+  };
+  add(b.tps, &a->tps);
+  add(b.decode_tps, &a->decode_tps);
+  a->tokens += b.tokens;
+}
+
+Json FileJson(const FileReport& file) {
+  return {{"prompts", file.prompts},
+          {"tokens", file.speculative.tokens},
+          {"identical", file.different == 0},
+          {"different", file.different},
+          {"plain_tps", SpreadJson(SpreadOf(file.plain.tps))},
+          {"speculative_tps", SpreadJson(SpreadOf(file.speculative.tps))},
+          {"speedup", file.speedup()},
+          {"plain_decode_tps", SpreadJson(SpreadOf(file.plain.decode_tps))},
+          {"speculative_decode_tps", SpreadJson(SpreadOf(file.speculative.decode_tps))},
+          {"decode_speedup", file.decode_speedup()},
+          {"rounds", file.speculation.rounds},
+          {"drafted", file.speculation.drafted},
+          {"accepted", file.speculation.accepted},
+          {"tau", file.speculation.tau()},
+          {"position_acceptance", PositionAcceptance(file.speculation)}};
+}
+
+std::string FileText(const FileReport& file) {
+  std::string text = fmt::format("{}: {} prompts, {} tokens\n", file.path, file.prompts, file.speculative.tokens);
+  const auto line = [](const char* name, const std::vector<double>& plain, const std::vector<double>& speculative, double speedup) {
+    const Spread off = SpreadOf(plain);
+    const Spread on = SpreadOf(speculative);
+    return fmt::format("  {:<16} plain {:7.1f} ({:.1f} to {:.1f}), speculative {:7.1f} ({:.1f} to {:.1f}), {:.2f}x\n", name, off.median, off.min,
+                       off.max, on.median, on.min, on.max, speedup);
+  };
+  text += line("tokens/s", file.plain.tps, file.speculative.tps, file.speedup());
+  text += line("decode tokens/s", file.plain.decode_tps, file.speculative.decode_tps, file.decode_speedup());
+  text += fmt::format("  tau {:.3f} over {} rounds, accepted by position", file.speculation.tau(), file.speculation.rounds);
+  for (const double share : PositionAcceptance(file.speculation)) text += fmt::format(" {:.1f}%", 100.0 * share);
+  if (file.different == 0) return text + "\n  tokens identical with speculation on and off\n";
+  return text + fmt::format("\n  {} answers DIFFER, first: {}: this is a bug, please report it with `haast devices`\n", file.different,
+                            file.first_difference);
+}
+
+}  // namespace
+
+double FileReport::speedup() const { return MedianRatio(speculative.tps, plain.tps); }
+double FileReport::decode_speedup() const { return MedianRatio(speculative.decode_tps, plain.decode_tps); }
+
+Result<FileReport> BenchFile(Generator& generator, const PromptFile& file, const SpeculationBenchOptions& options,
+                             const std::function<void(const std::string&)>& progress) {
+  return FileBench(generator, file, options, progress).Run();
+}
+
+FileReport Total(const std::vector<FileReport>& files) {
+  FileReport total;
+  total.path = "all files";
+  for (const FileReport& file : files) {
+    total.prompts += file.prompts;
+    AddMode(file.plain, &total.plain);
+    AddMode(file.speculative, &total.speculative);
+    total.speculation.Add(file.speculation);
+    total.different += file.different;
+    if (total.first_difference.empty() && !file.first_difference.empty()) total.first_difference = file.path + ", " + file.first_difference;
+  }
+  return total;
+}
+
+std::string SpeculationText(const std::vector<FileReport>& files) {
+  std::string text;
+  for (const FileReport& file : files) text += FileText(file);
+  return files.size() > 1 ? text + FileText(Total(files)) : text;
+}
+
+Json SpeculationBenchJson(const std::vector<FileReport>& files, const SpeculationBenchOptions& options) {
+  const TextRequest& request = options.request;
+  Json json = {{"algorithm", "eagle3"},
+               {"num_draft_tokens", request.speculation.num_draft_tokens},
+               {"temperature", request.sampling.temperature},
+               {"max_tokens", request.max_tokens},
+               {"repeats", options.repeats},
+               {"concurrency", options.concurrency}};
+  json.update(FileJson(Total(files)));
+  json["files"] = Json::array();
+  for (const FileReport& file : files) {
+    Json entry = {{"file", file.path}};
+    entry.update(FileJson(file));
+    json["files"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace haast::cli

@@ -1,0 +1,56 @@
+// Speculation on and off over prompt files, in turns.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/generator.h"
+#include "cli/json_forms.h"
+#include "cli/prompt_input.h"
+
+namespace haast::cli {
+
+struct PromptFile {
+  std::string path;
+  std::vector<BenchPrompt> prompts;
+};
+
+// What one mode gave over one file. Wall time includes the prompts; decode time starts at each answer's first token.
+struct ModeTotals {
+  std::vector<double> tps;         // [repeats] generated tokens / wall seconds
+  std::vector<double> decode_tps;  // [repeats] tokens after the first / sum of the requests' decode seconds
+  int64_t tokens = 0;              // of one repeat
+};
+
+struct FileReport {
+  std::string path;
+  int64_t prompts = 0;
+  ModeTotals plain;
+  ModeTotals speculative;
+  SpeculationStats speculation;  // of one repeat
+  int64_t different = 0;         // answers whose tokens or logprob bits differ between the modes or the repeats
+  std::string first_difference;  // "prompt 3, token 17"
+
+  // Median over the repeats of the speed-up within a repeat.
+  double speedup() const;
+  double decode_speedup() const;
+};
+
+struct SpeculationBenchOptions {
+  TextRequest request;  // sampling, drafts, max_tokens; the prompt is filled in
+  int repeats = 1;
+  int concurrency = 1;
+};
+
+// Errors: a prompt that the engine refuses (named by its number), kCancelled after Ctrl-C. `progress` may be null.
+Result<FileReport> BenchFile(Generator& generator, const PromptFile& file, const SpeculationBenchOptions& options,
+                             const std::function<void(const std::string&)>& progress);
+
+// All files as one: tokens and counters added, speeds weighted by tokens.
+FileReport Total(const std::vector<FileReport>& files);
+
+std::string SpeculationText(const std::vector<FileReport>& files);
+Json SpeculationBenchJson(const std::vector<FileReport>& files, const SpeculationBenchOptions& options);
+
+}  // namespace haast::cli

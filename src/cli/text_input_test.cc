@@ -1,0 +1,131 @@
+// Prompts, prompt files, lines, and what goes out again.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "cli/line_source.h"
+#include "cli/output.h"
+#include "cli/prompt_input.h"
+#include "support/tiny_models.h"
+
+namespace haast::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The reading end of a pipe that gives `text` and ends.
+int PipeWith(const std::string& text) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  EXPECT_EQ(write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  close(ends[1]);
+  return ends[0];
+}
+
+TEST(PromptTest, EmptyAndIllFormedPromptsAreRefused) {
+  EXPECT_TRUE(CheckPrompt("grüße\n", "prompt").has_value());
+  EXPECT_THAT(CheckPrompt("", "prompt").error().message, HasSubstr("prompt: the prompt is empty"));
+  const Status bad = CheckPrompt("ab\xff" "cd", "file.txt");
+  ASSERT_FALSE(bad.has_value());
+  EXPECT_EQ(bad.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(bad.error().message, HasSubstr("file.txt: expected UTF-8 text, got byte 0xff at offset 2"));
+  EXPECT_THAT(CheckPrompt("ab\xe2\x82", "prompt").error().message, HasSubstr("got byte 0xe2 at offset 2"));
+  EXPECT_THAT(CheckPrompt("\xef\xbf", "prompt").error().message, HasSubstr("offset 1"));  // begins like U+FFFD itself
+}
+
+TEST(PromptTest, FilesAndPipesAreReadWhole) {
+  testing::TempDir dir;
+  const std::string text(200000, 'x');
+  std::ofstream(dir.Join("prompt")) << text;
+  EXPECT_EQ(ReadTextFile(dir.Join("prompt")).value(), text);
+  EXPECT_EQ(ReadTextFile(dir.Join("none")).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(ReadTextFile(dir.path()).error().code, ErrorCode::kIo);
+  const int fd = PipeWith("hello");
+  EXPECT_EQ(ReadAll(fd, "standard input").value(), "hello");
+  close(fd);
+  EXPECT_THAT(ReadAll(-1, "standard input").error().message, HasSubstr("standard input: reading failed"));
+}
+
+TEST(PromptTest, EndlessInputIsRefused) {
+  const Result<std::string> text = ReadTextFile("/dev/zero");
+  ASSERT_FALSE(text.has_value());
+  EXPECT_THAT(text.error().message, HasSubstr("expected at most 16777216 bytes"));
+}
+
+TEST(BenchPromptsTest, FirstTurnsAreTaken) {
+  const std::string text = "{\"turns\": [\"one\", \"more\"], \"id\": 3}\n\n  \r\n{\"turns\": [\"zwei \\u00e4\"]}\n{\"turns\": [\"three\"]}";
+  const Result<std::vector<BenchPrompt>> all = ParseBenchPrompts(text, "p.jsonl", 0);
+  ASSERT_TRUE(all.has_value()) << all.error().message;
+  ASSERT_EQ(all->size(), 3u);
+  EXPECT_EQ((*all)[0].first_turn, "one");
+  EXPECT_EQ((*all)[1].first_turn, "zwei ä");
+  EXPECT_EQ(ParseBenchPrompts(text, "p.jsonl", 2)->size(), 2u);
+}
+
+TEST(BenchPromptsTest, EveryMistakeNamesItsLine) {
+  const auto message = [](const std::string& text) { return ParseBenchPrompts(text, "p.jsonl", 0).error().message; };
+  EXPECT_THAT(message(""), HasSubstr("p.jsonl: expected lines of {\"turns\": [\"text\"]}, got none"));
+  EXPECT_THAT(message("{\"turns\": [\"a\"]}\nnot json\n"), HasSubstr("p.jsonl:2: expected a JSON object, got not json"));
+  EXPECT_THAT(message("[1]"), HasSubstr("p.jsonl:1: expected a JSON object"));
+  EXPECT_THAT(message("{\"prompt\": \"a\"}"), HasSubstr("p.jsonl:1: expected \"turns\""));
+  EXPECT_THAT(message("{\"turns\": []}"), HasSubstr("got []"));
+  EXPECT_THAT(message("{\"turns\": [4]}"), HasSubstr("got [4]"));
+  EXPECT_THAT(message("{\"turns\": [\"\"]}"), HasSubstr("is empty"));
+  EXPECT_THAT(message("\xff\xfe{"), HasSubstr("p.jsonl:1: expected a JSON object"));
+  EXPECT_EQ(ReadBenchPrompts("/nonexistent/p.jsonl", 0).error().code, ErrorCode::kNotFound);
+}
+
+TEST(PlainSourceTest, GivesLinesUntilTheEnd) {
+  const int fd = PipeWith("first\r\n\nthird without end");
+  const auto source = MakePlainSource(fd);
+  EXPECT_EQ(source->Next().text, "first");
+  EXPECT_EQ(source->Next().text, "");
+  const Line last = source->Next();
+  EXPECT_EQ(last.kind, LineKind::kLine);
+  EXPECT_EQ(last.text, "third without end");
+  EXPECT_EQ(source->Next().kind, LineKind::kEnd);
+  EXPECT_EQ(source->Next().kind, LineKind::kEnd);
+  close(fd);
+}
+
+TEST(PlainSourceTest, EndlessLineIsAFailure) {
+  const int fd = open("/dev/zero", O_RDONLY);
+  const Line line = MakePlainSource(fd)->Next();
+  EXPECT_EQ(line.kind, LineKind::kFailed);
+  EXPECT_THAT(line.text, HasSubstr("expected lines of at most 16777216 bytes"));
+  close(fd);
+}
+
+TEST(OutputTest, ControlCharactersAreReplaced) {
+  EXPECT_EQ(WithoutControls("a\tb\nc"), "a\tb\nc");
+  EXPECT_EQ(WithoutControls("\x1b[2J\x07\x7f\r"), "\xEF\xBF\xBD[2J\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(WithoutControls("\xc2\x9bx\xc2\xa0y"), "\xEF\xBF\xBDx\xc2\xa0y");  // U+009B is a control, U+00A0 a space
+  EXPECT_EQ(WithoutControls("é€"), "é€");
+}
+
+TEST(OutputTest, FailuresAreRememberedAndToldApart) {
+  std::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  Output closed(ends[1]);
+  EXPECT_TRUE(closed.ok());
+  EXPECT_FALSE(closed.Write("x"));
+  EXPECT_FALSE(closed.Write("y"));
+  EXPECT_TRUE(closed.reader_gone());
+  close(ends[1]);
+
+  const int full = open("/dev/full", O_WRONLY);
+  Output disk(full);
+  EXPECT_FALSE(disk.Write("x"));
+  EXPECT_FALSE(disk.reader_gone());
+  EXPECT_THAT(disk.status().error().message, HasSubstr("writing failed: No space left on device"));
+  close(full);
+}
+
+}  // namespace
+}  // namespace haast::cli
