@@ -127,9 +127,10 @@ def shown_arguments(args):
 def table(series, args, loads):
     peer = "peer/tg128" in series.values
     lines = [f"{datetime.date.today()}, {machine()}, {args.threads} threads, commit {commit()}; load average {min(loads):.1f} to "
-             f"{max(loads):.1f}; median (least to greatest) of {args.rounds} interleaved rounds.",
+             f"{max(loads):.1f}; median (least to greatest) of {args.rounds} interleaved rounds. Tokens after an answer's first; the speed-up of "
+             "whole requests counts their prompts too.",
              f"`{' '.join(['bench/compare.py', *shown_arguments(args)])}`", "",
-             "| tokens a second | plain | speculative | speed-up | with prompts | tau |", "|---|---|---|---|---|---|"]
+             "| tokens a second | plain | speculative | speed-up | of whole requests | tau |", "|---|---|---|---|---|---|"]
     if peer:
         lines.append(f"| llama.cpp, generating 128 | {series.cell('peer/tg128')} | | | | |")
     lines.append(f"| haast, generating 128 | {series.cell('steps/decode_tps')} | | | | |")
