@@ -10,10 +10,11 @@ namespace haast::io {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-constexpr uint64_t kMaxName = 65535;                // bytes of a key or tensor name
-constexpr int kMaxArrayNesting = 4;                 // of arrays in arrays, which no key of ours uses
-constexpr uint64_t kMinValue = 8 + 4 + 1;           // key length, type, one byte
-constexpr uint64_t kMinTensor = 8 + 4 + 8 + 4 + 8;  // name length, rank, one dimension, type, offset
+constexpr uint64_t kMaxName = 65535;                             // bytes of a key or tensor name
+constexpr int kMaxArrayNesting = 4;                              // of arrays in arrays, which no key of ours uses
+constexpr uint64_t kMaxValues = 1 << 16, kMaxTensors = 1 << 20;  // far above any published file
+constexpr uint64_t kMinValue = 8 + 4 + 1;                        // key length, type, one byte
+constexpr uint64_t kMinTensor = 8 + 4 + 8 + 4 + 8;               // name length, rank, one dimension, type, offset
 
 // Bytes of one value of a fixed width; 0 for strings, arrays and unknown types.
 uint64_t WidthOf(uint32_t type) {
@@ -87,9 +88,11 @@ class GgufReader {
       return Err(ErrorCode::kUnsupported, "{}: expected GGUF version 2 or 3, got {}; convert the model anew", path_, *version);
     }
     // Before anything is allocated for them: every entry takes bytes of the file.
-    if (value_count_ > reader_.remaining() / kMinValue || tensor_count_ > reader_.remaining() / kMinTensor) {
-      return Err(ErrorCode::kInvalidFile, "{}: expected counts that fit a file of {} bytes, got {} keys and {} tensors", path_,
-                 bytes_.size(), value_count_, tensor_count_);
+    const uint64_t most_values = std::min(kMaxValues, reader_.remaining() / kMinValue);
+    const uint64_t most_tensors = std::min(kMaxTensors, reader_.remaining() / kMinTensor);
+    if (value_count_ > most_values || tensor_count_ > most_tensors) {
+      return Err(ErrorCode::kInvalidFile, "{}: expected at most {} keys and {} tensors in {} bytes, got {} keys and {} tensors", path_,
+                 most_values, most_tensors, bytes_.size(), value_count_, tensor_count_);
     }
     return {};
   }
