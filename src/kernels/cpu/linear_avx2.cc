@@ -7,7 +7,7 @@
 namespace haast::kernels {
 
 const IsaKernels& Avx2Linear() {
-  static const IsaKernels kernels = MakeKernels<4>("avx2");
+  static const IsaKernels kernels = MakeKernels<8>("avx2");
   return kernels;
 }
 

@@ -52,6 +52,13 @@ inline I Broadcast(const uint8_t* p) {
   return SetI(x);
 }
 
+// Keeps compilers from re-associating sums, which they do for parallelism and pay for with spilled registers.
+[[gnu::always_inline]] inline void Pin([[maybe_unused]] I& sum) {
+#if !defined(HAAST_VEC_SIMDE)
+  asm("" : "+v"(sum));
+#endif
+}
+
 // fn.operator()<kFrom>(), ..., fn.operator()<kTo - 1>().
 template <int kFrom, int kTo, typename Fn>
 [[gnu::always_inline]] inline void Unroll(Fn&& fn) {
@@ -92,11 +99,15 @@ template <Layout kLayout, int kRows, int kHalf>
   return ShiftLeft<Log2(Format(kLayout).zero)>(Broadcast(act + at));
 }
 
+// Calls row(m, acc) for every row m, where acc = sum over k of (number - zero) * q[m] for the lanes of `part`; over all 32 k
+// (kHalf -1) or 16 of them (0, 1).
 #if defined(HAAST_VEC_VNNI)
 
-template <Layout kLayout, int kRows, int kHalf>
-[[gnu::always_inline]] inline void Dot(const uint8_t* w, int part, const uint8_t* act, I (&acc)[kRows]) {
+// 32 registers: all rows' sums grow together.
+template <Layout kLayout, int kRows, int kHalf, typename Fn>
+[[gnu::always_inline]] inline void Dot(const uint8_t* w, int part, const uint8_t* act, Fn&& row) {
   constexpr int kBits = Format(kLayout).bits;
+  I acc[kRows];
   for (int m = 0; m < kRows; ++m) {
     if constexpr (Format(kLayout).zero != 0) {
       acc[m] = Correction<kLayout, kRows, kHalf>(act, m);
@@ -117,58 +128,75 @@ template <Layout kLayout, int kRows, int kHalf>
       acc[m] = DotAdd(acc[m], numbers[1], Broadcast(act + m * kBlock + 8 * kPair + 4));
     }
   });
+  for (int m = 0; m < kRows; ++m) row(m, acc[m]);
 }
 
 #else
 
-template <int kRows>
-[[gnu::always_inline]] inline void DotBytes(const uint8_t* w, int part, const uint8_t* act, I (&acc)[kRows]) {
+// 16 registers: the block's numbers stay in eight of them and rows follow each other, so that the scaling of one row
+// overlaps with the products of the next.
+
+// 8-bit numbers, 16 k at a time: four groups as low and high nibbles. The sums of the first half wait in memory.
+template <int kRows, typename Fn>
+[[gnu::always_inline]] inline void DotBytes(const uint8_t* w, int part, const uint8_t* act, Fn&& row) {
   I low[kRows];
   I high[kRows];
-  Unroll<0, 8>([&]<int kGroup>() {
-    const I numbers = LoadI(w + 64 * kGroup + kPartBytes * part);
-    const I low_numbers = AndI(numbers, SetBytes(15));
-    const I high_numbers = AndI(ShiftWords<-4>(numbers), SetBytes(15));
-    for (int m = 0; m < kRows; ++m) {
-      const I q = Broadcast(act + m * kBlock + 4 * kGroup);
-      const I l = MaddBytes(low_numbers, q);
-      const I h = MaddBytes(high_numbers, q);
-      low[m] = kGroup == 0 ? l : AddWords(low[m], l);
-      high[m] = kGroup == 0 ? h : AddWords(high[m], h);
+  Unroll<0, 2>([&]<int kHalf>() {
+    I numbers[4][2];
+    for (int g = 0; g < 4; ++g) {
+      const I bytes = LoadI(w + 64 * (4 * kHalf + g) + kPartBytes * part);
+      numbers[g][0] = AndI(bytes, SetBytes(15));
+      numbers[g][1] = AndI(ShiftWords<-4>(bytes), SetBytes(15));
     }
+    Unroll<0, kRows>([&]<int m>() {
+      Unroll<0, 4>([&]<int kGroup>() {
+        const I q = Broadcast(act + m * kBlock + 16 * kHalf + 4 * kGroup);
+        const I l = MaddBytes(numbers[kGroup][0], q);
+        const I h = MaddBytes(numbers[kGroup][1], q);
+        low[m] = kHalf == 0 && kGroup == 0 ? l : AddWords(low[m], l);
+        high[m] = kHalf == 0 && kGroup == 0 ? h : AddWords(high[m], h);
+        Pin(low[m]);
+        Pin(high[m]);
+      });
+      if constexpr (kHalf == 1) row(m, AddI(MaddWords(low[m], SetWords(1)), MaddWords(high[m], SetWords(16))));
+    });
   });
-  for (int m = 0; m < kRows; ++m) acc[m] = AddI(MaddWords(low[m], SetWords(1)), MaddWords(high[m], SetWords(16)));
 }
 
-template <int kBits, int kRows, int kHalf>
-[[gnu::always_inline]] inline void DotNibbles(const uint8_t* w, int part, const uint8_t* act, I (&acc)[kRows]) {
+template <int kBits, int kRows, int kHalf, typename Fn>
+[[gnu::always_inline]] inline void DotNibbles(const uint8_t* w, int part, const uint8_t* act, Fn&& row) {
   constexpr int kPairsInWords = kBits == 4 ? 4 : kBits == 5 ? 2 : 1;  // exact in 16 bits, see above
   constexpr int kFirst = kHalf == 1 ? 2 : 0;
-  I words[kRows];
-  Unroll<kFirst, kHalf == 0 ? 2 : 4>([&]<int kPair>() {
-    I numbers[2];
-    UnpackPair<kBits, kPair>(w, part, numbers);
-    for (int m = 0; m < kRows; ++m) {
-      const I a = MaddBytes(numbers[0], Broadcast(act + m * kBlock + 8 * kPair));
-      const I b = MaddBytes(numbers[1], Broadcast(act + m * kBlock + 8 * kPair + 4));
-      words[m] = kPair % kPairsInWords == 0 ? AddWords(a, b) : AddWords(AddWords(words[m], a), b);
+  constexpr int kLast = kHalf == 0 ? 2 : 4;
+  I numbers[4][2];
+  Unroll<kFirst, kLast>([&]<int kPair>() { UnpackPair<kBits, kPair>(w, part, numbers[kPair]); });
+  Unroll<0, kRows>([&]<int m>() {
+    I acc;
+    I words;
+    Unroll<kFirst, kLast>([&]<int kPair>() {
+      const I a = MaddBytes(numbers[kPair][0], Broadcast(act + m * kBlock + 8 * kPair));
+      const I b = MaddBytes(numbers[kPair][1], Broadcast(act + m * kBlock + 8 * kPair + 4));
+      words = kPair % kPairsInWords == 0 ? AddWords(a, b) : AddWords(words, AddWords(a, b));
+      Pin(words);
       if constexpr (kPair % kPairsInWords == kPairsInWords - 1) {
-        const I sum = MaddWords(words[m], SetWords(1));
-        acc[m] = kPair == kFirst + kPairsInWords - 1 ? sum : AddI(acc[m], sum);
+        const I sum = MaddWords(words, SetWords(1));
+        acc = kPair == kFirst + kPairsInWords - 1 ? sum : AddI(acc, sum);
       }
-    }
+    });
+    row(m, acc);
   });
 }
 
-template <Layout kLayout, int kRows, int kHalf>
-[[gnu::always_inline]] inline void Dot(const uint8_t* w, int part, const uint8_t* act, I (&acc)[kRows]) {
+template <Layout kLayout, int kRows, int kHalf, typename Fn>
+[[gnu::always_inline]] inline void Dot(const uint8_t* w, int part, const uint8_t* act, Fn&& row) {
+  const auto correct = [&](int m, I acc) {
+    if constexpr (Format(kLayout).zero != 0) acc = AddI(acc, Correction<kLayout, kRows, kHalf>(act, m));
+    row(m, acc);
+  };
   if constexpr (Format(kLayout).bits == 8) {
-    DotBytes<kRows>(w, part, act, acc);
+    DotBytes<kRows>(w, part, act, correct);
   } else {
-    DotNibbles<Format(kLayout).bits, kRows, kHalf>(w, part, act, acc);
-  }
-  if constexpr (Format(kLayout).zero != 0) {
-    for (int m = 0; m < kRows; ++m) acc[m] = AddI(acc[m], Correction<kLayout, kRows, kHalf>(act, m));
+    DotNibbles<Format(kLayout).bits, kRows, kHalf>(w, part, act, correct);
   }
 }
 

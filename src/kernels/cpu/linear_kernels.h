@@ -46,7 +46,8 @@ using PrepareFn = void (*)(const PrepareArgs& args);
 
 struct IsaKernels {
   const char* name;
-  int group;  // rows of a register block that this set prefers, at most kMaxGroup
+  bool emulated = false;       // a test's build of it, slow
+  int group;                   // rows of a register block that this set prefers, at most kMaxGroup
   PrepareFn prepare_quant[3];  // by Prologue
   PrepareFn prepare_float[3];
   TileFn tile[kNumLayouts][kMaxGroup + 1];  // by rows of the register block, 1 .. group

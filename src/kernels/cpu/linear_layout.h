@@ -19,7 +19,19 @@
 
 namespace haast::kernels {
 
-enum Layout : int { kNoLayout, kTileQ4_0, kTileQ4_1, kTileQ8_0, kTileQ4_K, kTileQ5_K, kTileQ6_K, kTileF32, kTileF16, kTileBF16, kNumLayouts };
+enum Layout : int {
+  kNoLayout,
+  kTileQ4_0,
+  kTileQ4_1,
+  kTileQ8_0,
+  kTileQ4_K,
+  kTileQ5_K,
+  kTileQ6_K,
+  kTileF32,
+  kTileF16,
+  kTileBF16,
+  kNumLayouts
+};
 
 constexpr int kTileRows = 16;
 constexpr int kBlock = 32;
@@ -38,9 +50,9 @@ struct TileFormat {
 // keep a copy that this processor cannot run.
 [[gnu::always_inline]] constexpr TileFormat Format(Layout layout) {
   switch (layout) {
-    case kTileQ4_0: return {.bits = 4, .zero = 8, .number_bytes = 256, .scale_bytes = 32};                  // f16 d
-    case kTileQ4_1: return {.bits = 4, .min = true, .number_bytes = 256, .scale_bytes = 64};                // f16 d, f16 m
-    case kTileQ8_0: return {.bits = 8, .zero = 128, .number_bytes = 512, .scale_bytes = 32};                // f16 d
+    case kTileQ4_0: return {.bits = 4, .zero = 8, .number_bytes = 256, .scale_bytes = 32};                        // f16 d
+    case kTileQ4_1: return {.bits = 4, .min = true, .number_bytes = 256, .scale_bytes = 64};                      // f16 d, f16 m
+    case kTileQ8_0: return {.bits = 8, .zero = 128, .number_bytes = 512, .scale_bytes = 32};                      // f16 d
     case kTileQ4_K: return {.bits = 4, .min = true, .number_bytes = 256, .scale_bytes = 32, .header_bytes = 64};  // u8 sc, u8 m
     case kTileQ5_K: return {.bits = 5, .min = true, .number_bytes = 320, .scale_bytes = 32, .header_bytes = 64};
     case kTileQ6_K: return {.bits = 6, .zero = 32, .number_bytes = 384, .scale_bytes = 32, .header_bytes = 32};  // 2 x i8 sc

@@ -16,10 +16,11 @@ inline int Number(const uint8_t* w, int group, int i) {
   return number;
 }
 
-template <Layout kLayout, int kRows, int kHalf>
-inline void Dot(const uint8_t* w, int /*part*/, const uint8_t* act, I (&acc)[kRows]) {
+template <Layout kLayout, int kRows, int kHalf, typename Fn>
+inline void Dot(const uint8_t* w, int /*part*/, const uint8_t* act, Fn&& row) {
   constexpr int kFirst = kHalf == 1 ? 4 : 0;
   constexpr int kLast = kHalf == 0 ? 4 : 8;
+  I acc[kRows];
   for (int m = 0; m < kRows; ++m) acc[m] = SetI(0);
   for (int g = kFirst; g < kLast; ++g) {
     for (int lane = 0; lane < kTileRows; ++lane) {
@@ -29,6 +30,7 @@ inline void Dot(const uint8_t* w, int /*part*/, const uint8_t* act, I (&acc)[kRo
       }
     }
   }
+  for (int m = 0; m < kRows; ++m) row(m, acc[m]);
 }
 
 }  // namespace

@@ -42,9 +42,7 @@ inline float Sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 #if defined(HAAST_VEC_AVX512)
 inline int MaxLane(__m512i a) { return MaxLane(_mm256_max_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1))); }
 inline int SumLanes(__m512i a) { return SumLanes(_mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1))); }
-inline void StoreBytes(int8_t* p, const I (&a)[kParts]) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a[0]));
-}
+inline void StoreBytes(int8_t* p, const I (&a)[kParts]) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a[0])); }
 #else
 inline void StoreBytes(int8_t* p, const I (&a)[kParts]) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a[0], a[1]), 0xd8);

@@ -75,7 +75,8 @@ inline SourceWeight MakeWeight(DType dtype, int64_t n, int64_t k, uint32_t seed)
   if (IsQuantised(dtype)) {
     for (uint8_t& byte : weight.bytes) byte = static_cast<uint8_t>(random());
     for (size_t at = 0; at < weight.bytes.size(); at += static_cast<size_t>(Info(dtype).block_bytes)) {
-      for (int offset : HalfOffsets(dtype)) put(at + static_cast<size_t>(offset), static_cast<uint16_t>(0x2000 + random() % 0x400 + random() % 2 * 0x8000));
+      for (int offset : HalfOffsets(dtype))
+        put(at + static_cast<size_t>(offset), static_cast<uint16_t>(0x2000 + random() % 0x400 + random() % 2 * 0x8000));
     }
   } else {
     const std::vector<float> values = RandomFloats(n * k, seed);
@@ -102,14 +103,20 @@ inline void FillNumbers(SourceWeight& weight, uint8_t fill) {
 // One weight, packed, with as many random input rows; rows are apart by more than K.
 struct Product {
   Product(const SourceWeight& source, int64_t row_count, Prologue kind, base::ThreadPool& pool)
-      : rows(row_count), k(source.view.shape[1]), ld_x(k + 3), prologue(kind), x(RandomFloats(rows * ld_x, 11)), up(RandomFloats(rows * ld_x, 12)),
+      : rows(row_count),
+        k(source.view.shape[1]),
+        ld_x(k + 3),
+        prologue(kind),
+        x(RandomFloats(rows * ld_x, 11)),
+        up(RandomFloats(rows * ld_x, 12)),
         norm(RandomFloats(k, 13)) {
     auto result = PackWeight(source.view, nullptr, pool);
     HAAST_CHECK(result) << result.error().message;
     packed = std::move(*result);
     for (int64_t i = 0; i < rows; ++i) x[static_cast<size_t>(i * ld_x)] *= 20;  // blocks of very different scales
   }
-  Product(const Product& other) : rows(other.rows), k(other.k), ld_x(other.ld_x), prologue(other.prologue), x(other.x), up(other.up), norm(other.norm) {
+  Product(const Product& other)
+      : rows(other.rows), k(other.k), ld_x(other.ld_x), prologue(other.prologue), x(other.x), up(other.up), norm(other.norm) {
     packed.n = other.packed.n;
     packed.k = other.packed.k;
     packed.dtype = other.packed.dtype;
@@ -121,7 +128,12 @@ struct Product {
   Product(Product&&) = default;
 
   LinearInput Input(int64_t first, int64_t count) const {
-    return {.x = x.data() + first * ld_x, .ld_x = ld_x, .rows = count, .prologue = prologue, .norm_weight = norm.data(), .eps = eps,
+    return {.x = x.data() + first * ld_x,
+            .ld_x = ld_x,
+            .rows = count,
+            .prologue = prologue,
+            .norm_weight = norm.data(),
+            .eps = eps,
             .up = up.data() + first * ld_x};
   }
 
@@ -134,8 +146,8 @@ struct Product {
 };
 
 // [count, N] of the rows [first, first + count), in a workspace for `workspace_rows` rows.
-inline std::vector<float> RunProduct(const IsaKernels& isa, const Product& product, base::ThreadPool& pool, int64_t first = 0, int64_t count = -1,
-                                     int64_t workspace_rows = 512) {
+inline std::vector<float> RunProduct(const IsaKernels& isa, const Product& product, base::ThreadPool& pool, int64_t first = 0,
+                                     int64_t count = -1, int64_t workspace_rows = 512) {
   if (count < 0) count = product.rows;
   std::vector<float> out(static_cast<size_t>(count * product.packed.n));
   for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(i % static_cast<size_t>(product.packed.n));

@@ -1,10 +1,11 @@
 // The product of 16 output rows with a register block of input rows, for every layout. The order is the same on every
-// instruction set and for every number of rows: blocks of 32 k in ascending order; in each, the exact integer dot product,
-// then fma(float(dot) * d_activation, d_weight, sum), then fma(minimum, s_activation, sum). Floats: one fma per k, ascending.
+// instruction set and for every number of rows: blocks of 32 k in ascending order; in each, sum = fma(minimum, s_activation,
+// sum), then sum = fma(dot, d_weight * d_activation, sum), where dot is exact. Floats: one fma per k, ascending.
 //
 // Included by one file per instruction set after linear_vec.h and its `Dot`:
-//   template <Layout, int kRows, int kHalf> void Dot(const uint8_t* w, int part, const uint8_t* act, I (&acc)[kRows]);
-// acc[m] = sum over k of (number - zero) * q[m], for the lanes of `part`; kHalf 0 or 1: over 16 k only; -1: over all 32.
+//   template <Layout, int kRows, int kHalf> void Dot(const uint8_t* w, int part, const uint8_t* act, Fn row);
+// which calls row(m, acc) for every row m: acc = sum over k of (number - zero) * q[m], for the lanes of `part`; kHalf 0 or
+// 1: over 16 k only; -1: over all 32.
 #pragma once
 
 #include "kernels/cpu/linear_kernels.h"
@@ -81,16 +82,16 @@ inline F MinOfBlock(const uint8_t* w, const uint8_t* header, int part) {
 inline const float* Floats(const uint8_t* p) { return reinterpret_cast<const float*>(p); }
 
 template <Layout kLayout, int kRows, int kHalf>
-inline void AddScaled(const uint8_t* w, const uint8_t* header, int part, const uint8_t* act, F (&sum)[kRows]) {
+[[gnu::always_inline]] inline void AddScaled(const uint8_t* w, const uint8_t* header, int part, const uint8_t* act, F (&sum)[kRows]) {
   constexpr ActOffsets kAt = ActLayout(kRows);
-  I acc[kRows];
-  Dot<kLayout, kRows, kHalf>(w, part, act, acc);
   const F d = ScaleOfBlock<kLayout>(w, header, part, kHalf);
-  for (int m = 0; m < kRows; ++m) sum[m] = Fma(Mul(ToFloat(acc[m]), Set1(Floats(act + kAt.d)[m])), d, sum[m]);
-  if constexpr (Format(kLayout).min) {
-    const F min = MinOfBlock<kLayout>(w, header, part);
-    for (int m = 0; m < kRows; ++m) sum[m] = Fma(min, Set1(Floats(act + kAt.s)[m]), sum[m]);
-  }
+  F min;
+  if constexpr (Format(kLayout).min) min = MinOfBlock<kLayout>(w, header, part);
+  Dot<kLayout, kRows, kHalf>(w, part, act, [&](int m, I acc) {
+    // All but the last step is independent of the dot product, which is late.
+    if constexpr (Format(kLayout).min) sum[m] = Fma(min, Set1(Floats(act + kAt.s)[m]), sum[m]);
+    sum[m] = Fma(ToFloat(acc), Mul(d, Set1(Floats(act + kAt.d)[m])), sum[m]);
+  });
 }
 
 // How far ahead of the arithmetic weights are asked for: about the latency of memory times a thread's share of its rate.
@@ -116,6 +117,8 @@ void QuantTiles(const TileArgs& first) {
       }
       for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(w + kPrefetchBytes + line, 0, 3);
       for (int p = 0; p < kParts; ++p) {
+        // Broadcasts are loads: to keep those of one part for the next would only spill registers.
+        if constexpr (kParts > 1) asm("" : "+r"(act));
         if constexpr (kLayout == kTileQ6_K) {
           AddScaled<kLayout, kRows, 0>(w, header, p, act, sums.lane[p]);
           AddScaled<kLayout, kRows, 1>(w, header, p, act, sums.lane[p]);
@@ -180,9 +183,10 @@ inline void FillTable(IsaKernels& isa) {
 
 // All kernels of this file's instruction set, for register blocks of 1 .. kGroup rows.
 template <int kGroup>
-inline IsaKernels MakeKernels(const char* name) {
+inline IsaKernels MakeKernels(const char* name, bool emulated = false) {
   IsaKernels isa{};
   isa.name = name;
+  isa.emulated = emulated;
   isa.group = kGroup;
   isa.prepare_quant[0] = PrepareQuant<Prologue::kNone>;
   isa.prepare_quant[1] = PrepareQuant<Prologue::kRmsNorm>;

@@ -49,12 +49,8 @@ inline F LoadHalf(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(sta
 inline F LoadBf16(const void* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16));
 }
-inline F LoadU8(const void* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
-}
-inline F LoadI8(const void* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
-}
+inline F LoadU8(const void* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))); }
+inline F LoadI8(const void* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))); }
 inline I SetI(int x) { return _mm512_set1_epi32(x); }
 inline I AddI(I a, I b) { return _mm512_add_epi32(a, b); }
 inline I MaxI(I a, I b) { return _mm512_max_epi32(a, b); }
@@ -89,12 +85,8 @@ inline F LoadHalf(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static
 inline F LoadBf16(const void* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))), 16));
 }
-inline F LoadU8(const void* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
-}
-inline F LoadI8(const void* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
-}
+inline F LoadU8(const void* p) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)))); }
+inline F LoadI8(const void* p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)))); }
 inline I SetI(int x) { return _mm256_set1_epi32(x); }
 inline I AddI(I a, I b) { return _mm256_add_epi32(a, b); }
 inline I MaxI(I a, I b) { return _mm256_max_epi32(a, b); }
