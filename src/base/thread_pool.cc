@@ -8,8 +8,18 @@ namespace {
 
 // A step's launches follow each other within microseconds, so a worker spins about this long before it sleeps.
 constexpr int kSpins = 1 << 15;
-// Where there are more threads than processors the spinner may hold the processor that the others need.
-constexpr int kSpinsBeforeYield = 1 << 12;
+// Threads that work side by side arrive within microseconds. Past that the one that is missing has lost its processor, and
+// the waiting one may be holding it: sleep until woken.
+constexpr int kSpinsBeforeSleep = 1 << 12;
+
+template <typename T>
+void WaitWhile(const std::atomic<T>& value, T old) {
+  for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    CpuRelax();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
 
 }  // namespace
 
@@ -44,12 +54,8 @@ void ThreadPool::RunErased(Call call, void* context) {
     wake_.notify_all();
   }
   call(context, 0, threads_);
-  for (int spin = 0; done_.load(std::memory_order_acquire) != threads_ - 1; ++spin) {
-    if (spin < kSpinsBeforeYield) {
-      CpuRelax();
-    } else {
-      std::this_thread::yield();
-    }
+  for (int done = done_.load(std::memory_order_acquire); done != threads_ - 1; done = done_.load(std::memory_order_acquire)) {
+    WaitWhile(done_, done);
   }
 }
 
@@ -71,6 +77,7 @@ void ThreadPool::WorkerLoop(int thread) {
     ++seen;
     call_(context_, thread, threads_);
     done_.fetch_add(1, std::memory_order_release);
+    done_.notify_one();
   }
 }
 
@@ -80,15 +87,10 @@ void ThreadPool::Barrier() {
   if (barrier_arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {
     barrier_arrived_.store(0, std::memory_order_relaxed);
     barrier_phase_.store(phase + 1, std::memory_order_release);
+    barrier_phase_.notify_all();
     return;
   }
-  for (int spin = 0; barrier_phase_.load(std::memory_order_acquire) == phase; ++spin) {
-    if (spin < kSpinsBeforeYield) {
-      CpuRelax();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  WaitWhile(barrier_phase_, phase);
 }
 
 }  // namespace haast::base
