@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from .data import Corpus, CorpusWriter, choose_draft_vocabulary, evaluation_guard, read_prompt_sets, write_json
-from .evaluate import evaluate, golden_trace, make_answers, mean_tau, merge_evaluations, table
+from .evaluate import AnswerSet, evaluate, golden_trace, greedy_answer, make_answers, mean_tau, merge_evaluations, table
 from .export import acceptance_table, export_head, model_card, read_head
 from .generate import Generator
 from .head import Eagle3Head, HeadSpec, unit_embedding
@@ -33,7 +33,8 @@ def parser():
     a("--target", required=True, help="a .gguf file (dequantised, as served) or a Hugging Face folder")
     a("--tokenizer", help="folder with tokenizer.json and tokenizer_config.json (default: the target's own)")
     a("--out", required=True, help="folder of the head; its subfolder work/ holds data and checkpoints")
-    a("--stage", choices=("all", "data", "train", "evaluate"), default="all", help="stop after data, or start from existing data")
+    a("--stage", choices=("all", "data", "train", "evaluate", "export"), default="all",
+      help="data: stop after it; train: start from existing data; evaluate: --compare heads only; export: --resume-state as a head")
     a("--corpus", help="folder with data of an earlier run (default: OUT/work)")
     a("--seed", type=int, default=1)
     g = p.add_argument_group("data").add_argument
@@ -74,6 +75,11 @@ def parser():
     return p
 
 
+def short_path(word):
+    """A path argument as its last part: a card names files, not somebody's folders."""
+    return Path(word).name if "/" in word and not word.startswith("-") else word
+
+
 class Run:
     """One process of a run: device, rank, log, folders, target."""
 
@@ -88,6 +94,9 @@ class Run:
             dist.init_process_group("nccl" if cuda else "gloo", device_id=self.device if cuda else None)
         self.out, self.work = Path(args.out), Path(args.out) / "work"
         self.work.mkdir(parents=True, exist_ok=True)
+        for stage, needed in (("export", "resume_state"), ("evaluate", "compare")):
+            if args.stage == stage and not getattr(args, needed):
+                raise SystemExit(f"--stage {stage} needs --{needed.replace('_', '-')}")
         self.corpus_dir = Path(args.corpus) if args.corpus else self.work
         self.began = time.time()
         torch.manual_seed(args.seed)
@@ -122,6 +131,7 @@ class Run:
     def _generate(self, mine, answers):
         a = self.args
         generator = Generator(self.target, a.slots, a.slot_tokens)
+        generator.run([self.tokenizer.chat("Hello")] * 2, [0.0, 1.0], [0, 1], 2)  # builds its kernels before the clock runs
         if self.rank == 0 and self.sets and not answers.exists():
             made = make_answers(generator, self.tokenizer, self.sets, a.eval_tokens)
             torch.save({k: vars(v) for k, v in made.items()}, answers)
@@ -154,8 +164,6 @@ class Run:
         return mine, [json.loads(f.with_suffix(".json").read_text()) for f in files]
 
     def answer_sets(self):
-        from .evaluate import AnswerSet
-
         path = self.corpus_dir / "evaluation.pt"
         return {k: AnswerSet(**v) for k, v in torch.load(path, weights_only=False).items()} if path.exists() else {}
 
@@ -217,6 +225,21 @@ class Run:
                 writer.add_scalar(f"hits/step_{j}", h, row["step"])
         return write
 
+    def export_state(self):
+        """Writes the head that a compact state holds, in the form of --init (or of --version and --draft-vocab)."""
+        a, state = self.args, load_parts(self.args.resume_state, "state")
+        d2t = state["d2t"].to(self.device)
+        if a.init != "target":
+            head, _ = read_head(a.init, self.device, self.target.dtype)
+        else:
+            spec = HeadSpec.for_target(self.target.spec, len(d2t), version=a.version, ffn=a.ffn)
+            head = Eagle3Head(spec, self.target.dtype).to(self.device)
+        step, _ = unpack(state, head, [])
+        export_head(self.out, head, self.target.spec, d2t)
+        sets = {f"{n}/T0": AnswerSet([self.tokenizer.chat(t[0])], [10**9], [0], 0.0) for n, t in self.sets.items()}
+        self._traces(head, d2t, sets)
+        self.log(f"head of step {step} written to {self.out}")
+
     # -------------------------------------------------------- evaluation and export
     def measure(self, head, d2t, sets):
         parts = evaluate(head, self.target, unit_embedding(self.target), d2t, sets, (self.rank, self.world))
@@ -249,7 +272,7 @@ class Run:
             answer_tokens=sum(r["answer_tokens"] for r in reports) / 1e6, sequences=sum(r["sequences"] for r in reports),
             steps=facts["steps"], unroll=a.unroll, optimizer=a.optimizer, coverage=facts["coverage"],
             overlap="; ".join(json.dumps(r["overlap"]) for r in reports[:1]), table=acceptance_table(statistics),
-            command="haast-train " + shlex.join(sys.argv[1:]))
+            command="haast-train " + shlex.join(short_path(x) for x in sys.argv[1:]))
         export_head(self.out, head, self.target.spec, d2t, statistics or None, card)
         write_json(self.work / "facts.json", facts)
         self._traces(head, d2t, sets)
@@ -264,7 +287,10 @@ class Run:
         target = load_target(self.args.target, cpu)
         exported, _ = read_head(self.out, cpu, torch.float32)
         picks = [s for n, s in sets.items() if n.endswith("/T0")][:self.args.traces]
-        lines = [golden_trace(exported, target, unit_embedding(target), d2t.cpu(), s.ids[0][:s.starts[0]]) for s in picks]
+        lines = []
+        for s in picks:
+            prompt = s.ids[0][:s.starts[0]]
+            lines.append(golden_trace(exported, target, unit_embedding(target), d2t.cpu(), prompt, greedy_answer(target, prompt)))
         (self.out / "golden_trace.jsonl").write_text("\n".join(lines) + "\n")
 
     def _plots(self):
@@ -279,6 +305,8 @@ def main(argv=None):
     args = parser().parse_args(argv)
     run = Run(args)
     try:
+        if args.stage == "export":
+            return run.export_state()
         if args.stage == "evaluate":
             return run.compare(run.answer_sets())
         if args.stage in ("all", "data") and not args.corpus:

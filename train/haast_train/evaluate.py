@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from .data import loop_share, pad
+from .generate import Generator
 from .kernels import sample
 from .target import matmul_float32
 
@@ -123,23 +124,26 @@ def table(statistics, chain=5):
     return "\n".join(lines)
 
 
+def greedy_answer(target, prompt_ids, tokens=64):
+    """int64 [n]: the target's greedy answer, in its own precision."""
+    prompt = np.asarray(prompt_ids, np.int64)
+    return Generator(target, 1, len(prompt) + tokens + 1).run([prompt], [0.0], [0], tokens)[0]
+
+
 @torch.no_grad()
-def golden_trace(head, target, embedding, d2t, prompt_ids, answer_tokens=64, depth=5):
+def golden_trace(head, target, embedding, d2t, prompt_ids, answer_ids, depth=5):
     """One line of golden_trace.jsonl, in the precision of `head` and `target` (use float32 on the CPU).
 
-    A greedy answer with its top-1 margins, and each round of a chain: the position whose feature starts it, the drafts up to
+    The greedy answer with its top-1 margins, and each round of a chain: the position whose feature starts it, the drafts up to
     and including the first wrong one, their margins, how many were accepted."""
-    ids = [int(i) for i in prompt_ids]
-    start, margins = len(ids), []
-    for _ in range(answer_tokens):
-        hidden, _ = target.forward(torch.tensor([ids], device=target.device))
-        top = target.logits(hidden[0, -1:])[0].topk(2)
-        margins.append(round(float(top.values[0] - top.values[1]), 4))
-        ids.append(int(top.indices[0]))
-        if ids[-1] in target.spec.eos:
-            break
+    start = len(prompt_ids)
+    ids = [int(i) for i in (*prompt_ids, *answer_ids)]
     x = torch.tensor([ids], device=target.device)
-    _, taps = target.forward(x, head.spec.taps)
+    hidden, taps = target.forward(x, head.spec.taps)
+    top = target.logits(hidden[0, start - 1:-1]).topk(2)
+    if top.indices[:, 0].tolist() != ids[start:]:
+        raise ValueError("golden_trace: answer_ids is not the target's greedy answer")
+    margins = [round(m, 4) for m in (top.values[:, 0] - top.values[:, 1]).tolist()]
     drafts, gaps = [], []
     for h in head.unroll(embedding, taps, x, depth):
         top = matmul_float32(h.to(head.dtype), head.lm_head.weight.to(head.dtype)).topk(2)

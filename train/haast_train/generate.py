@@ -15,7 +15,7 @@ from .kernels import decode_attention, rope_and_store, sample
 from .target import rms_norm
 
 PREFILL_TOKENS = 32768
-STRIDE = 16  # decode steps between two looks at which slots are done
+STRIDE = 16  # decode steps between two looks at which slots are done (a done slot idles until the next look)
 
 
 class Generator:

@@ -166,13 +166,13 @@ class Trainer:
     def _report(self, loss, shares, norm, lr, progress, began, first, on_report):
         spent = time.time() - began
         done = progress - self.start_progress
-        eta = spent * (1 - progress) / done if done > 0 else float("nan")
+        eta = f"{spent * (1 - progress) / done:.0f} s" if done > 0.005 else "unknown yet"
         row = {"step": self.step, "epoch": round(self.step / len(self.groups), 2), "loss": round(float(loss), 4),
                "hits": [round(float(h) / max(n, 1), 4) for h, n in shares], "gradient_norm": round(float(norm), 3), "lr": lr,
                "seconds": round(spent, 1), "progress": round(progress, 4)}
         rate = spent / max(self.step - first, 1)
         self.log(f"step {self.step} epoch {row['epoch']} loss {row['loss']:.4f} hits "
-                 f"{' '.join(f'{h:.3f}' for h in row['hits'])} lr {lr:.2e} {rate:.3f} s/step, eta {eta:.0f} s")
+                 f"{' '.join(f'{h:.3f}' for h in row['hits'])} lr {lr:.2e} {rate:.3f} s/step, eta {eta}")
         if self.rank == 0:
             with open(self.folder / "train_log.jsonl", "a") as f:
                 f.write(json.dumps(row) + "\n")
