@@ -40,7 +40,7 @@ std::vector<double> Definition(const std::vector<float>& logits, const SamplingP
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
   const auto level = [&](size_t i) { return std::isnan(logits[i]) ? -kInf : logits[i]; };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return level(a) > level(b); });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return level(a) != level(b) ? level(a) > level(b) : a < b; });
   std::vector<double> p(n);
   for (size_t i = 0; i < n; ++i) p[i] = std::exp((double{level(i)} - double{level(order[0])}) / double{params.temperature});
   if (params.top_k > 0) {
@@ -328,7 +328,7 @@ TEST(FillLogprobs, TopMatchesASort) {
     for (float& value : logits) value = static_cast<float>(random() % 20);
     std::vector<int32_t> order(logits.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
     const size_t n = random() % 21;
     TokenOutput output;
     FillLogprobs(logits, static_cast<int>(n), kernels::RefOps(), &output);
