@@ -2,9 +2,7 @@
 """Every Triton kernel against its definition: on a GPU where there is one, else in Triton's interpreter (its own process)."""
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
