@@ -59,7 +59,8 @@ class Tokenizer {
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
   bool IsEos(int32_t id) const;
 
-  static constexpr size_t kMaxTextBytes = size_t{16} << 20;
+  // A million tokens of prose. Encoding takes up to 340 bytes of memory a byte of text.
+  static constexpr size_t kMaxTextBytes = size_t{4} << 20;
 
  private:
   friend class StreamDecoder;

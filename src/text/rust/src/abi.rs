@@ -289,4 +289,3 @@ pub unsafe extern "C" fn haast_template_render(
     });
     unsafe { deliver(outcome.map(|text| text.into_bytes().into()), out, error) }
 }
-

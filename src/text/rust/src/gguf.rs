@@ -79,10 +79,9 @@ pub fn build(vocab: &GgufVocab) -> Outcome<Tokenizer> {
     match vocab.model.as_str() {
         "gpt2" => byte_level(vocab),
         "llama" => sentence_piece(vocab),
-        other => Err(Failure::unsupported(format!(
-            "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", got \"{}\"",
-            other.escape_debug()
-        ))),
+        other => {
+            Err(Failure::unsupported(format!("tokenizer.ggml.model: expected \"gpt2\" or \"llama\", got \"{}\"", other.escape_debug())))
+        }
     }
 }
 
@@ -119,10 +118,7 @@ fn sentence_piece(vocab: &GgufVocab) -> Outcome<Tokenizer> {
             vocab.scores.len()
         )));
     }
-    let mut model = BPE::builder()
-        .vocab_and_merges(vocab.ids()?, sentence_piece_merges(vocab))
-        .byte_fallback(true)
-        .fuse_unk(true);
+    let mut model = BPE::builder().vocab_and_merges(vocab.ids()?, sentence_piece_merges(vocab)).byte_fallback(true).fuse_unk(true);
     if let Some(unknown) = usize::try_from(vocab.unknown_id).ok().and_then(|id| vocab.tokens.get(id)) {
         model = model.unk_token(unknown.clone());
     }
@@ -131,7 +127,7 @@ fn sentence_piece(vocab: &GgufVocab) -> Outcome<Tokenizer> {
 
     let space = Replace::new(" ", SPACE.to_string()).map_err(|e| Failure::file(e.to_string()))?;
     let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
-    let unspace = tokenizers::normalizers::replace::Replace::new(SPACE.to_string(), " ").map_err(|e| Failure::file(e.to_string()))?;
+    let unspace = Replace::new(SPACE.to_string(), " ").map_err(|e| Failure::file(e.to_string()))?;
     let mut decoders: Vec<DecoderWrapper> = vec![unspace.into(), ByteFallback::new().into(), Fuse::new().into()];
     if vocab.add_space_prefix {
         normalizers.push(Prepend::new(SPACE.to_string()).into());

@@ -209,7 +209,11 @@ mod tests {
     #[test]
     fn deep_recursion_has_room() {
         fn depth(n: usize) -> usize {
-            if n == 0 { 0 } else { 1 + std::hint::black_box(depth(n - 1)) }
+            if n == 0 {
+                0
+            } else {
+                1 + std::hint::black_box(depth(n - 1))
+            }
         }
         assert_eq!(run(&Fuse::default(), 1 << 20, || Ok(depth(1_000_000))).unwrap(), 1_000_000);
     }

@@ -60,13 +60,17 @@ fn steps(name: &str) -> Option<(&'static [Step], bool)> {
         "tekken" => (&[Cut(TEKKEN)], true),
         "gpt-4o" | "llama4" | "kanana2" | "minimax-m2" => (&[Cut(GPT4O)], false),
         "deepseek-llm" => (
-            &[Cut("[\r\n]"), Cut(DEEPSEEK_LETTERS), Cut(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"), Cut(r"\s+$"), Cut("[一-龥ࠀ-一가-퟿]+"), Cut(r"\p{N}+")],
+            &[
+                Cut("[\r\n]"),
+                Cut(DEEPSEEK_LETTERS),
+                Cut(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"),
+                Cut(r"\s+$"),
+                Cut("[一-龥ࠀ-一가-퟿]+"),
+                Cut(r"\p{N}+"),
+            ],
             false,
         ),
-        "deepseek-coder" => (
-            &[Cut("[\r\n]"), Cut(r"\s?\p{L}+"), Cut(r"\s?\p{P}+"), Cut("[一-龥ࠀ-一가-퟿]+"), EachDigit],
-            false,
-        ),
+        "deepseek-coder" => (&[Cut("[\r\n]"), Cut(r"\s?\p{L}+"), Cut(r"\s?\p{P}+"), Cut("[一-龥ࠀ-一가-퟿]+"), EachDigit], false),
         "deepseek-v3" | "hunyuan-dense" | "joyai-llm" => (&[Cut(r"\p{N}{1,3}"), Cut("[一-龥぀-ゟ゠-ヿ]+"), Cut(DEEPSEEK_V3)], false),
         "falcon" => (&[Cut(r"[\p{P}\$\+<=>\^~\|`]+"), Gpt2, Cut("[0-9][0-9][0-9]")], false),
         "seed-coder" => (&[Cut(SEED_CODER)], false),
@@ -96,11 +100,7 @@ pub fn by_name(name: &str) -> Outcome<ByteLevelRules> {
     }
     sequence.push(ByteLevel::new(false, true, false).into());
     let composed = matches!(name, "qwen2" | "qwen35" | "command-r" | "mpt" | "olmo");
-    Ok(ByteLevelRules {
-        normalizer: composed.then(|| NFC.into()),
-        pre_tokenizer: Sequence::new(sequence).into(),
-        ignore_merges,
-    })
+    Ok(ByteLevelRules { normalizer: composed.then(|| NFC.into()), pre_tokenizer: Sequence::new(sequence).into(), ignore_merges })
 }
 
 fn split(pattern: &str) -> Outcome<PreTokenizerWrapper> {
