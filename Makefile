@@ -7,9 +7,9 @@ FUZZ_SECONDS ?= 120
 # Thread sanitizer of g++ 12 cannot map its shadow where the kernel randomises addresses widely.
 NO_ASLR := setarch $(shell uname -m) -R
 
-.PHONY: run test test-long build deps lint-deps model chat bench format format-check lint clippy asan tsan checked fuzz clean help
+.PHONY: run test test-long build program deps lint-deps model chat bench format format-check lint clippy asan tsan checked fuzz clean help
 
-run: build model  ## build, fetch the default model, answer PROMPT with speculation on
+run: program model  ## build, fetch the default model, answer PROMPT with speculation on
 	build/haast generate --compare "$(PROMPT)"
 
 test: build model  ## build and run all tests
@@ -21,12 +21,16 @@ test-long: build model  ## also the long sweeps (exactness, acceptance)
 	ctest --preset release -j $(JOBS) -L long
 	cmake --preset release -D HAAST_LONG_TESTS=OFF
 
-chat: build model  ## talk to the default model
+chat: program model  ## talk to the default model
 	build/haast chat
 
 build: deps  ## the Release build, in build/
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
+
+program: deps  ## only build/haast: what `make run` builds
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target haast
 
 deps:  ## install missing system packages (apt)
 	@scripts/install_deps.sh
@@ -37,7 +41,7 @@ lint-deps:
 model: | deps  ## fetch the default model into ~/.cache/haast
 	@python3 scripts/fetch_model.py --quiet
 
-bench: build model  ## speed table beside llama.cpp (which the first run builds); BENCH_ARGS="--prompts FILE.jsonl ..."
+bench: program model  ## speed table beside llama.cpp (which the first run builds); BENCH_ARGS="--prompts FILE.jsonl ..."
 	python3 bench/compare.py --haast build/haast $(BENCH_ARGS)
 
 format: lint-deps  ## clang-format in place
