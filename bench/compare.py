@@ -192,7 +192,7 @@ def main():
         args.llama_bench = Path(built.stdout.splitlines()[-1])
     for path in (args.haast, args.model, args.llama_bench, *map(Path, args.prompts)):
         if path and not path.exists():
-            sys.exit(f"compare: {path} does not exist; `make build model` makes the program and fetches the model")
+            sys.exit(f"compare: {path} does not exist; `make program model` makes the program and fetches the model")
     series, loads = measure(args)
     text = table(series, args, loads)
     print(text)
