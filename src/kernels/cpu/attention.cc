@@ -56,6 +56,12 @@ struct ThreadScratch {
   }
 };
 
+// One split of one KV head.
+struct Piece {
+  int64_t split;
+  int g;
+};
+
 // One sequence of the launch and how its work is cut.
 struct Sequence {
   int64_t first_row;
@@ -110,7 +116,7 @@ class Launch {
   ThreadScratch ScratchOf(int thread) const {
     return {args_.scratch + thread * thread_scratch_, std::max(kBlockPairs, args_.num_heads), args_.head_dim};
   }
-  void RunItem(const Sequence& s, int64_t item, const ThreadScratch& scratch) const;
+  void RunItem(const Sequence& s, int64_t item, int threads, const ThreadScratch& scratch) const;
   // The head of a row of a spread sequence, from its partial results.
   void Join(const Sequence& s, int64_t row, int head) const;
   bool AnySpread() const;
@@ -124,11 +130,12 @@ class Launch {
   }
   void PackQuery(const Sequence& s, int64_t row_begin, int64_t rows, int g, float* out) const;
   // Runs one split for the rows [row_begin, row_begin + rows) that reach it and returns the first of them. `into` has its first pair
-  // at row `into_row`; `scratch.q` holds the rows packed one by one for a tree's tail, else all of them from that first one on.
-  int64_t RunSplit(const Sequence& s, int64_t split, int g, int64_t row_begin, int64_t rows, const ThreadScratch& scratch,
-                   const Partial& into, int64_t into_row) const;
+  // at row `into_row`. `next` is what this thread will probably run afterwards: its K is fetched early.
+  int64_t RunSplit(const Sequence& s, Piece piece, int64_t row_begin, int64_t rows, const ThreadScratch& scratch, const Partial& into,
+                   int64_t into_row, Piece next) const;
   void RunTreeRow(const Sequence& s, int64_t split, int g, int64_t row, const ThreadScratch& scratch, const Partial& into,
                   int64_t into_row) const;
+  void MergeRow(const Partial& state, const Partial& fresh, int64_t first_pair) const;
   SplitTask Task(int g, const ThreadScratch& scratch, const Partial& into, int64_t pair) const;
 
   const RowKernels& kernels_;
@@ -223,8 +230,9 @@ void Launch::RunTreeRow(const Sequence& s, int64_t split, int g, int64_t row, co
   kernels_.attend_split(task);
 }
 
-int64_t Launch::RunSplit(const Sequence& s, int64_t split, int g, int64_t row_begin, int64_t rows, const ThreadScratch& scratch,
-                         const Partial& into, int64_t into_row) const {
+int64_t Launch::RunSplit(const Sequence& s, Piece piece, int64_t row_begin, int64_t rows, const ThreadScratch& scratch, const Partial& into,
+                         int64_t into_row, Piece next) const {
+  const auto [split, g] = piece;
   const int64_t begin = split * kSplitKeys;
   const int64_t end = std::min(begin + kSplitKeys, s.keys);
   if (end > s.Shared()) {
@@ -246,12 +254,19 @@ int64_t Launch::RunSplit(const Sequence& s, int64_t split, int g, int64_t row_be
   task.keys = keys;
   task.counts = counts;
   task.rows = static_cast<int>(row_begin + rows - first);
+  if (next.split * kSplitKeys + keys <= s.keys) {
+    task.next_k = static_cast<const uint8_t*>(args_.k_cache) + next.g * args_.head_dim * element_bytes_;
+    task.next_slots = s.entries + next.split * kSplitKeys;
+  }
   kernels_.attend_split(task);
   return first;
 }
 
-void Launch::RunItem(const Sequence& s, int64_t item, const ThreadScratch& scratch) const {
-  const int g = static_cast<int>(item % args_.num_kv_heads);
+void Launch::RunItem(const Sequence& s, int64_t item, int threads, const ThreadScratch& scratch) const {
+  const auto piece_of = [&](int64_t i) {
+    return Piece{s.spread ? i / (args_.num_kv_heads * s.blocks) : 0, static_cast<int>(i % args_.num_kv_heads)};
+  };
+  const Piece piece = piece_of(item);
   // Late blocks have the most keys: first.
   const int64_t block = s.blocks - 1 - item / args_.num_kv_heads % s.blocks;
   const int64_t row_begin = block * block_rows_;
@@ -262,27 +277,32 @@ void Launch::RunItem(const Sequence& s, int64_t item, const ThreadScratch& scrat
     longest = std::max(longest, s.Length(row));
   }
   if (s.spread) {
-    const int64_t split = item / (args_.num_kv_heads * s.blocks);
-    if (split * kSplitKeys < longest) RunSplit(s, split, g, row_begin, rows, scratch, Partial(PartialsOf(s, split, g), s.rows * group_), 0);
+    const Partial into(PartialsOf(s, piece.split, piece.g), s.rows * group_);
+    if (piece.split * kSplitKeys < longest) RunSplit(s, piece, row_begin, rows, scratch, into, 0, piece_of(item + threads));
     return;
   }
   const int dim = args_.head_dim;
   const Partial state(scratch.state, rows * group_);
   const Partial fresh(scratch.fresh, rows * group_);
   for (int64_t split = 0; split * kSplitKeys < longest; ++split) {
-    const int64_t first = RunSplit(s, split, g, row_begin, rows, scratch, split == 0 ? state : fresh, row_begin);
+    const int64_t first = RunSplit(s, {split, piece.g}, row_begin, rows, scratch, split == 0 ? state : fresh, row_begin, {split + 1, piece.g});
     if (split == 0) continue;
     for (int64_t row = first; row < row_begin + rows; ++row) {
-      if (s.Length(row) <= split * kSplitKeys) continue;
-      for (int64_t pair = (row - row_begin) * group_; pair < (row - row_begin + 1) * group_; ++pair) {
-        kernels_.merge_split(state.max + pair, state.sum + pair, state.out + pair * dim, fresh.max[pair], fresh.sum[pair],
-                             fresh.out + pair * dim, dim);
-      }
+      if (s.Length(row) > split * kSplitKeys) MergeRow(state, fresh, (row - row_begin) * group_);
     }
   }
   for (int64_t pair = 0; pair < rows * group_; ++pair) {
     kernels_.normalise(state.out + pair * dim, state.sum[pair], dim,
-                       OutOf(s, row_begin + pair / group_, static_cast<int>(g * group_ + pair % group_)));
+                       OutOf(s, row_begin + pair / group_, static_cast<int>(piece.g * group_ + pair % group_)));
+  }
+}
+
+// The group's pairs from `first_pair` on.
+void Launch::MergeRow(const Partial& state, const Partial& fresh, int64_t first_pair) const {
+  const int dim = args_.head_dim;
+  for (int64_t pair = first_pair; pair < first_pair + group_; ++pair) {
+    kernels_.merge_split(state.max + pair, state.sum + pair, state.out + pair * dim, fresh.max[pair], fresh.sum[pair],
+                         fresh.out + pair * dim, dim);
   }
 }
 
@@ -334,7 +354,9 @@ void Attend(const RowKernels& kernels, const AttentionArgs& args, base::ThreadPo
     int64_t base = 0;
     Launch::Cursor cursor(launch);
     for (Sequence s; cursor.Next(&s); base += s.items) {
-      for (; item < base + s.items; item = next_item.fetch_add(1, std::memory_order_relaxed)) launch.RunItem(s, item - base, scratch);
+      for (; item < base + s.items; item = next_item.fetch_add(1, std::memory_order_relaxed)) {
+        launch.RunItem(s, item - base, threads, scratch);
+      }
     }
     if (!any_spread) return;
     pool.Barrier();

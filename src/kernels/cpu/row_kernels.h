@@ -36,6 +36,8 @@ struct SplitTask {
   float* out;               // [pairs, D] out: sum of e^(score - max) * v
   float* scores;            // [pairs rounded up to kPairBlock, kSplitKeys] work
   float* k_tile;            // [D, kKeyBlock] work
+  const uint8_t* next_k;      // K of the task that follows on this thread, only to have it fetched early; null where there is none
+  const int32_t* next_slots;  // [keys] its slots, at least as many as this task's
 };
 
 struct RowKernels {

@@ -39,6 +39,28 @@ inline F LoadElements(const uint8_t* row, int d) {
   }
 }
 
+// Rows that will be read soon. They are asked for one cache line at a time between arithmetic: no prefetcher of the processor sees a
+// pattern in one head's share of scattered slots, and a burst of requests would only wait for itself.
+struct Ahead {
+  const uint8_t* base;
+  const int32_t* slots;
+  int keys;
+  int row_bytes;
+  int64_t slot_bytes;
+  int key = 0;
+  int byte = 0;
+
+  void Step() {
+    if (key == keys) return;
+    __builtin_prefetch(SlotAddress(base, slots[key], slot_bytes) + byte);
+    byte += 64;
+    if (byte >= row_bytes) {
+      byte = 0;
+      ++key;
+    }
+  }
+};
+
 // ---- K, transposed -----------------------------------------------------------------------------------------------------------
 
 #if !defined(HAAST_VEC_PORTABLE)
@@ -92,7 +114,7 @@ inline void TransposeFloat(const uint8_t* const* rows, int d, float* tile) {
 
 #endif
 
-// tile[d][i] = K of slot i of `slots`, dimension d; `count` in 1..kKeyBlock, columns beyond it repeat the last key.
+// tile[d][i] = K of slot i of `slots`, dimension d; `count` in 1..kKeyBlock. What columns beyond it hold is never used.
 inline void LoadKeys(const SplitTask& task, const int32_t* slots, int count) {
   const uint8_t* rows[kKeyBlock];
   for (int i = 0; i < kKeyBlock; ++i) rows[i] = SlotAddress(task.k, slots[i < count ? i : count - 1], task.slot_bytes);
@@ -117,12 +139,14 @@ inline void LoadKeys(const SplitTask& task, const int32_t* slots, int count) {
 
 // Pairs 0..kRows of one block against kVectors vectors of keys.
 template <int kRows, int kVectors>
-inline void ScoreTile(const float* q, const float* tile, int head_dim, float* scores) {
+inline void ScoreTile(const float* q, const float* tile, int head_dim, float* scores, Ahead* ahead) {
+  Ahead soon = *ahead;
   F sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kVectors; ++c) sum[r][c] = Zero();
   }
   for (int d = 0; d < head_dim; ++d) {
+    soon.Step();
     F key[kVectors];
     for (int c = 0; c < kVectors; ++c) key[c] = Load(tile + d * kKeyBlock + c * kLanes);
     for (int r = 0; r < kRows; ++r) {
@@ -133,24 +157,25 @@ inline void ScoreTile(const float* q, const float* tile, int head_dim, float* sc
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kVectors; ++c) Store(scores + r * kSplitKeys + c * kLanes, sum[r][c]);
   }
+  *ahead = soon;
 }
 
 // Twelve accumulators keep both multipliers busy and fit into sixteen registers with their operands.
 template <int kRows>
-inline void ScoreRows(const float* q, const float* tile, int count, int head_dim, float* scores) {
+inline void ScoreRows(const float* q, const float* tile, int count, int head_dim, float* scores, Ahead* ahead) {
   constexpr int kAll = kKeyBlock / kLanes;
   constexpr int kVectors = kRows <= 3 || kAll <= 2 ? kAll : kAll / 2;
-  for (int i = 0; i < count; i += kVectors * kLanes) ScoreTile<kRows, kVectors>(q, tile + i, head_dim, scores + i);
+  for (int i = 0; i < count; i += kVectors * kLanes) ScoreTile<kRows, kVectors>(q, tile + i, head_dim, scores + i, ahead);
 }
 
-inline void ScoreBlock(int rows, const float* q, const float* tile, int count, int head_dim, float* scores) {
+inline void ScoreBlock(int rows, const float* q, const float* tile, int count, int head_dim, float* scores, Ahead* ahead) {
   switch (rows) {
-    case 1: return ScoreRows<1>(q, tile, count, head_dim, scores);
-    case 2: return ScoreRows<2>(q, tile, count, head_dim, scores);
-    case 3: return ScoreRows<3>(q, tile, count, head_dim, scores);
-    case 4: return ScoreRows<4>(q, tile, count, head_dim, scores);
-    case 5: return ScoreRows<5>(q, tile, count, head_dim, scores);
-    default: return ScoreRows<6>(q, tile, count, head_dim, scores);
+    case 1: return ScoreRows<1>(q, tile, count, head_dim, scores, ahead);
+    case 2: return ScoreRows<2>(q, tile, count, head_dim, scores, ahead);
+    case 3: return ScoreRows<3>(q, tile, count, head_dim, scores, ahead);
+    case 4: return ScoreRows<4>(q, tile, count, head_dim, scores, ahead);
+    case 5: return ScoreRows<5>(q, tile, count, head_dim, scores, ahead);
+    default: return ScoreRows<6>(q, tile, count, head_dim, scores, ahead);
   }
 }
 
@@ -184,12 +209,20 @@ inline void Weights(float* scores, int count, float* max_out, float* sum_out) {
 // Keys [begin, end) for kRows pairs and kVectors vectors of dimensions from d on; begin > 0 continues from `out`.
 template <bool kHalf, int kRows, int kVectors>
 inline void ValueTile(const SplitTask& task, const float* weights, int begin, int end, int d, float* out) {
+  // With each row of V the first pairs fetch the same part of the next task's K row, once a cache line.
+  constexpr int kBytes = kHalf ? 2 : 4;
+  const bool fetch = task.next_k != nullptr && weights == task.scores && d * kBytes % 64 == 0;
+  const uint8_t* next = fetch ? task.next_k + d * kBytes : nullptr;
   F sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kVectors; ++c) sum[r][c] = begin == 0 ? Zero() : Load(out + r * task.head_dim + d + c * kLanes);
   }
   for (int j = begin; j < end; ++j) {
     const uint8_t* row = SlotAddress(task.v, task.slots[j], task.slot_bytes);
+    if (fetch) {
+      const uint8_t* next_row = SlotAddress(next, task.next_slots[j], task.slot_bytes);
+      for (int b = 0; b < kVectors * kLanes * kBytes; b += 64) __builtin_prefetch(next_row + b);
+    }
     if constexpr (kRows < kVectors) {  // the shorter side stays in registers beside the sums
       F weight[kRows];
       for (int r = 0; r < kRows; ++r) weight[r] = Set1(weights[r * kSplitKeys + j]);
@@ -262,13 +295,14 @@ inline void ValuePass(const SplitTask& task, int first_pair, int rows) {
 
 inline void AttendSplit(const SplitTask& task) {
   const int pairs = task.rows * task.group;
+  Ahead values{task.v, task.slots, task.keys, task.head_dim * (task.half ? 2 : 4), task.slot_bytes};
   for (int key = 0; key < task.keys; key += kKeyBlock) {
     const int count = task.keys - key < kKeyBlock ? task.keys - key : kKeyBlock;
     LoadKeys(task, task.slots + key, count);
     for (int pair = 0; pair < pairs; pair += kPairBlock) {
       const int rows = pairs - pair < kPairBlock ? pairs - pair : kPairBlock;
       ScoreBlock(rows, task.q + static_cast<int64_t>(pair) * task.head_dim, task.k_tile, count, task.head_dim,
-                 task.scores + static_cast<int64_t>(pair) * kSplitKeys + key);
+                 task.scores + static_cast<int64_t>(pair) * kSplitKeys + key, &values);
     }
   }
   for (int pair = 0; pair < pairs; ++pair) {
