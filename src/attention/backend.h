@@ -36,13 +36,13 @@ class Backend {
 
   // One layer of the planned launch: rotates q and k, writes K and V to out_slots, attends. `q`, `k`, `v` are row-major
   // with strides in floats (they may be parts of one fused buffer); out [R, H*D] dense. cos, sin: [max_position, D/2].
-  virtual void Run(float* q, int64_t ld_q, const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos,
-                   const float* sin, const LayerCache& cache, float* out) = 0;
+  virtual void Run(float* q, int64_t ld_q, const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos, const float* sin,
+                   const LayerCache& cache, float* out) = 0;
 };
 
 // The backend that runs `ops` (reference or CPU kernels). `ops` and `pool` outlive it. `max_rows` and `max_context` size its
 // scratch once.
-Result<std::unique_ptr<Backend>> MakeHostBackend(const kernels::Ops& ops, base::ThreadPool& pool, const HeadShape& heads,
-                                                 int64_t max_rows, int64_t max_context);
+Result<std::unique_ptr<Backend>> MakeHostBackend(const kernels::Ops& ops, base::ThreadPool& pool, const HeadShape& heads, int64_t max_rows,
+                                                 int64_t max_context);
 
 }  // namespace haast::attention

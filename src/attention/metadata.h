@@ -15,17 +15,17 @@ const char* ForwardModeName(ForwardMode mode);  // "extend", "decode", "draft_de
 struct ForwardMetadata {
   ForwardMode mode = ForwardMode::kIdle;
   int page_size = 1;
-  std::vector<int32_t> qo_indptr{0};   // [B+1] rows of sequence b are [qo_indptr[b], qo_indptr[b+1])
-  std::vector<int32_t> kv_indptr{0};   // [B+1] KV entries, including the tokens of this launch
-  std::vector<int32_t> kv_indices;     // [kv_indptr[B]] token slot of each entry
-  std::vector<int32_t> block_table;    // [B, P] the same as pages; unused cells are -1
-  int64_t block_table_stride = 0;      // P
-  std::vector<int64_t> kv_len;         // [B] differences of kv_indptr; 64-bit because it feeds addresses
-  std::vector<int32_t> out_slots;      // [R] where this launch writes K and V
-  std::vector<int32_t> positions;      // [R] absolute position of each row
-  std::vector<uint8_t> tree_flags;     // [B] 0: causal, 1: tree_mask decides
-  std::vector<uint64_t> tree_mask;     // [R] bit j: may see row j of the same sequence (itself included)
-  int64_t max_q_len = 0;               // true maxima
+  std::vector<int32_t> qo_indptr{0};  // [B+1] rows of sequence b are [qo_indptr[b], qo_indptr[b+1])
+  std::vector<int32_t> kv_indptr{0};  // [B+1] KV entries, including the tokens of this launch
+  std::vector<int32_t> kv_indices;    // [kv_indptr[B]] token slot of each entry
+  std::vector<int32_t> block_table;   // [B, P] the same as pages; unused cells are -1
+  int64_t block_table_stride = 0;     // P
+  std::vector<int64_t> kv_len;        // [B] differences of kv_indptr; 64-bit because it feeds addresses
+  std::vector<int32_t> out_slots;     // [R] where this launch writes K and V
+  std::vector<int32_t> positions;     // [R] absolute position of each row
+  std::vector<uint8_t> tree_flags;    // [B] 0: causal, 1: tree_mask decides
+  std::vector<uint64_t> tree_mask;    // [R] bit j: may see row j of the same sequence (itself included)
+  int64_t max_q_len = 0;              // true maxima
   int64_t max_kv_len = 0;
 
   int batch() const { return static_cast<int>(kv_len.size()); }
