@@ -1,5 +1,5 @@
-// Speed of every timed case on the best instruction set: bench_kernels [--benchmark_filter=...]. Threads: HAAST has no knob for it here,
-// the benchmark's argument is the number of threads.
+// Speed of every timed case on the best instruction set, with one thread and with all processors: bench_kernels
+// [--benchmark_filter=attention]. GB/s counts what must be read once: weights, keys and values.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

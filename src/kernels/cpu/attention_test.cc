@@ -75,7 +75,7 @@ TEST_P(AttentionCases, ARowAloneHasItsBitsInTheBatch) {
   std::vector<float> scratch(
       static_cast<size_t>(AttentionScratchFloats(1, inputs.shape.heads, inputs.shape.head_dim, inputs.max_kv_len, 1)));
   std::vector<float> alone(static_cast<size_t>(inputs.row_size()));
-  const int64_t step = inputs.rows() > 100 ? 7 : 1;
+  const int64_t step = inputs.rows() > 60 ? 7 : 1;
   int64_t tested = 0;
   for (int b = 0; b < static_cast<int>(inputs.shape.sequences.size()); ++b) {
     for (int j = 0; j < inputs.shape.sequences[static_cast<size_t>(b)].rows; ++j) {

@@ -82,21 +82,35 @@ TEST(Ref, PackRoundsOnlyFloatsOfWholeBlocks) {
   EXPECT_EQ(already.data.size(), 0u);
 }
 
-std::vector<float> RunLinear(const Ops& ops, const cases::LinearCase& c, int64_t first_row, int64_t rows, int threads) {
-  base::ThreadPool pool(threads);
-  const std::vector<uint8_t> bytes = cases::Weights(c.n, c.k, c.dtype, 21);
-  const std::vector<float> x = cases::Numbers(c.rows * c.k, 22);
-  const std::vector<float> up = cases::Numbers(c.rows * c.k, 23);
-  const std::vector<float> norm = cases::Numbers(c.k, 24);
-  const std::vector<float> bias = cases::Numbers(c.n, 25);
-  const PackedWeight packed = *ops.pack({.data = bytes.data(), .dtype = c.dtype, .rank = 2, .shape = {c.n, c.k}}, nullptr, pool);
-  Workspace workspace = *Workspace::Create(8, c.k);
-  const std::vector<float> residual = cases::Numbers(c.rows * c.n, 26);
-  std::vector<float> out(residual.begin() + first_row * c.n, residual.begin() + (first_row + rows) * c.n);
-  const LinearTask task{.weight = &packed, .out = out.data(), .ld_out = c.n, .bias = c.bias ? bias.data() : nullptr,
+struct LinearInputs {
+  explicit LinearInputs(const cases::LinearCase& linear_case)
+      : c(linear_case),
+        weights(cases::Weights(c.n, c.k, c.dtype, 21)),
+        x(cases::Numbers(c.rows * c.k, 22)),
+        up(cases::Numbers(c.rows * c.k, 23)),
+        norm(cases::Numbers(c.k, 24)),
+        bias(cases::Numbers(c.n, 25)),
+        residual(cases::Numbers(c.rows * c.n, 26)) {}
+  TensorView Weight() const { return {.data = weights.data(), .dtype = c.dtype, .rank = 2, .shape = {c.n, c.k}}; }
+
+  const cases::LinearCase& c;
+  std::vector<uint8_t> weights;
+  std::vector<float> x;
+  std::vector<float> up;
+  std::vector<float> norm;
+  std::vector<float> bias;
+  std::vector<float> residual;
+};
+
+std::vector<float> RunLinear(const Ops& ops, const LinearInputs& in, const PackedWeight& packed, int64_t first_row, int64_t rows,
+                             base::ThreadPool& pool) {
+  const cases::LinearCase& c = in.c;
+  Workspace workspace = *Workspace::Create(4, c.k);  // fewer rows than some cases have: done in parts
+  std::vector<float> out(in.residual.begin() + first_row * c.n, in.residual.begin() + (first_row + rows) * c.n);
+  const LinearTask task{.weight = &packed, .out = out.data(), .ld_out = c.n, .bias = c.bias ? in.bias.data() : nullptr,
                         .accumulate = c.accumulate};
-  ops.linear({.x = x.data() + first_row * c.k, .ld_x = c.k, .rows = rows, .prologue = c.prologue, .norm_weight = norm.data(), .eps = 1e-5f,
-              .up = up.data() + first_row * c.k},
+  ops.linear({.x = in.x.data() + first_row * c.k, .ld_x = c.k, .rows = rows, .prologue = c.prologue, .norm_weight = in.norm.data(),
+              .eps = 1e-5f, .up = in.up.data() + first_row * c.k},
              {&task, 1}, workspace, pool);
   return out;
 }
@@ -105,38 +119,42 @@ std::vector<float> RunLinear(const Ops& ops, const cases::LinearCase& c, int64_t
 bool Quick(const cases::LinearCase& c) { return c.n * c.k < (1 << 20); }
 
 // The magnitudes of each output's weights summed: what an error of every input by one may change.
-std::vector<double> AbsoluteSums(const cases::LinearCase& c) {
-  const std::vector<uint8_t> bytes = cases::Weights(c.n, c.k, c.dtype, 21);
-  std::vector<float> row(static_cast<size_t>(c.k));
-  std::vector<double> sums(static_cast<size_t>(c.n), 0.0);
-  for (int64_t i = 0; i < c.n; ++i) {
-    DequantiseRow({.data = bytes.data(), .dtype = c.dtype, .rank = 2, .shape = {c.n, c.k}}, i, row.data());
+std::vector<double> AbsoluteSums(const LinearInputs& in) {
+  std::vector<float> row(static_cast<size_t>(in.c.k));
+  std::vector<double> sums(static_cast<size_t>(in.c.n), 0.0);
+  for (int64_t i = 0; i < in.c.n; ++i) {
+    DequantiseRow(in.Weight(), i, row.data());
     for (float w : row) sums[static_cast<size_t>(i)] += std::fabs(w);
   }
   return sums;
 }
 
 TEST(Linear, EveryBackendIsNearTheReferenceAndKeepsTheRowRule) {
+  base::ThreadPool one_thread(1);
+  base::ThreadPool two_threads(2);
+  std::vector<const Ops*> backends{&RefOps()};
+  for (base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni}) {
+    if (base::IsaSupported(isa)) backends.push_back(&CpuOps(isa));
+  }
   for (const cases::LinearCase& c : cases::LinearCases()) {
     if (!Quick(c)) continue;
-    const std::vector<float> expected = RunLinear(RefOps(), c, 0, c.rows, 2);
-    // After the norm an input is below sqrt(3) (the root of the mean square of a uniform number is its inverse) with room to 2; else below 1.
+    const LinearInputs in(c);
+    const PackedWeight reference = *RefOps().pack(in.Weight(), nullptr, one_thread);
+    const std::vector<float> expected = RunLinear(RefOps(), in, reference, 0, c.rows, one_thread);
+    // After the norm an input is below 2: the root of the mean square of uniform numbers is about 1/sqrt(3). Else it is below 1.
     const double largest = c.prologue == Prologue::kRmsNorm ? 2.0 : 1.0;
     // Quantised weights round an input to half a step of its block's largest / 127; any weight adds K roundings of the sum.
     const double step = (IsQuantised(c.dtype) ? 0.51 / 127 : 0.0) + static_cast<double>(c.k) * FLT_EPSILON;
-    std::vector<double> tolerance = AbsoluteSums(c);
+    std::vector<double> tolerance = AbsoluteSums(in);
     for (double& t : tolerance) t = t * largest * step + 4 * FLT_EPSILON;
-    std::vector<const Ops*> backends{&RefOps()};
-    for (base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni}) {
-      if (base::IsaSupported(isa)) backends.push_back(&CpuOps(isa));
-    }
     for (const Ops* ops : backends) {
-      const std::vector<float> all = RunLinear(*ops, c, 0, c.rows, 2);
+      const PackedWeight packed = *ops->pack(in.Weight(), nullptr, two_threads);
+      const std::vector<float> all = RunLinear(*ops, in, packed, 0, c.rows, two_threads);
       for (size_t i = 0; i < all.size(); ++i) {
         ASSERT_NEAR(all[i], expected[i], tolerance[i % static_cast<size_t>(c.n)]) << ops->name << ", " << c.name;
       }
       for (int64_t r = 0; r < c.rows; ++r) {
-        const std::vector<float> one = RunLinear(*ops, c, r, 1, 1);
+        const std::vector<float> one = RunLinear(*ops, in, packed, r, 1, one_thread);
         ASSERT_EQ(std::memcmp(one.data(), all.data() + r * c.n, static_cast<size_t>(c.n) * sizeof(float)), 0)
             << ops->name << ", " << c.name << ", row " << r;
       }
