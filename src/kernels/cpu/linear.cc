@@ -8,10 +8,15 @@
 namespace haast::kernels {
 namespace {
 
-// Up to here every thread prepares all rows for itself: that costs less than waiting for the others.
-constexpr int64_t kRowsPreparedByAll = 2;
-// Prepared rows that one pass over the weights may read: they should stay in the second-level cache.
-constexpr int64_t kPassBytes = 160 << 10;
+// Elements up to which every thread prepares all rows for itself: that costs less than waiting for the others. SiLU costs about
+// three times the rounding.
+constexpr int64_t kElementsPreparedByAll = 1600;
+constexpr int64_t kSiluCost = 3;
+// Weights asked for before the rows are prepared, so that memory is not idle meanwhile.
+constexpr int64_t kFirstBytes = 8 << 10;
+// Rows of one pass over the weights. They should stay in the second-level cache, and so should the lines of `out` that a tile
+// writes, one a row and all in the same few sets where ld_out is a multiple of a page: 64 rows ran faster than 128 and 512.
+constexpr int64_t kPassRows = 64;
 
 // Rows [first, first + rows) of this part form one register block.
 struct Group {
@@ -35,13 +40,19 @@ class Launch {
     HAAST_CHECK(k_ <= workspace.max_k()) << k_ << " columns in a workspace for " << workspace.max_k();
     HAAST_CHECK(input.ld_x >= k_) << "ld_x " << input.ld_x << " for " << k_ << " columns";
     part_rows_ = std::min(input.rows, workspace.max_rows());
-    all_prepare_ = input.rows <= kRowsPreparedByAll && input.rows * threads <= workspace.max_rows() + kSpareRows;
+    const int64_t cost = input.rows * k_ * (input.prologue == Prologue::kSiluMul ? kSiluCost : 1);
+    all_prepare_ = cost <= kElementsPreparedByAll && input.rows * threads <= workspace.max_rows() + kSpareRows;
     const int64_t copies = all_prepare_ ? threads : 1;
     quant_ = workspace.data();
     float_ = quant_ + (any_quant_ ? (copies * part_rows_ * QuantRowBytes(k_) + 63) / 64 * 64 : 0);
   }
 
   void RunThread(int thread, int threads, base::ThreadPool& pool) const {
+    ForEachShare(thread, threads, [](const LinearTask& task, int64_t begin, int64_t end) {
+      const uint8_t* first = task.weight->data.data() + begin * TileBytesOf(*task.weight);
+      const int64_t bytes = std::min((end - begin) * TileBytesOf(*task.weight), kFirstBytes);
+      for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(first + i, 0, 3);
+    });
     for (int64_t part = 0; part < input_.rows; part += part_rows_) {
       const int64_t rows = std::min(part_rows_, input_.rows - part);
       if (all_prepare_) {
@@ -92,23 +103,28 @@ class Launch {
   }
 
   void Multiply(int64_t part, int64_t rows, int64_t base_row, int thread, int threads) const {
-    const int64_t row_bytes = any_float_ ? FloatRowBytes(k_) : QuantRowBytes(k_);
-    const int64_t groups_per_pass = std::max(kPassBytes / std::max(row_bytes, int64_t{1}) / isa_.group, int64_t{1});
+    const int64_t groups_per_pass = std::max(kPassRows / isa_.group, int64_t{1});
     const int64_t groups = Groups(rows);
     for (int64_t g = 0; g < groups; g += groups_per_pass) {
-      // The weights' bytes are shared out evenly over all tasks together, in whole tiles.
-      int64_t before = 0;
-      for (const LinearTask& task : tasks_) {
-        const int64_t tile_bytes = TileBytesOf(*task.weight);
-        const auto boundary = [&](int t) {
-          const int64_t tile = (total_bytes_ * t / threads - before + tile_bytes - 1) / tile_bytes;
-          return std::clamp(tile, int64_t{0}, Tiles(*task.weight));
-        };
-        const int64_t begin = boundary(thread);
-        const int64_t end = boundary(thread + 1);
-        before += Tiles(*task.weight) * tile_bytes;
-        if (begin < end) MultiplyTask(task, begin, end, {part, rows, base_row, g, std::min(g + groups_per_pass, groups)});
-      }
+      const Pass pass{part, rows, base_row, g, std::min(g + groups_per_pass, groups)};
+      ForEachShare(thread, threads, [&](const LinearTask& task, int64_t begin, int64_t end) { MultiplyTask(task, begin, end, pass); });
+    }
+  }
+
+  // fn(task, begin, end) for the tiles of every task that belong to `thread`: the weights' bytes are shared out evenly over
+  // all tasks together, in whole tiles.
+  template <typename Fn>
+  void ForEachShare(int thread, int threads, Fn&& fn) const {
+    int64_t before = 0;
+    for (const LinearTask& task : tasks_) {
+      const int64_t tiles = Tiles(*task.weight);
+      const int64_t tile_bytes = TileBytesOf(*task.weight);
+      const auto boundary = [&](int t) {
+        const int64_t tile = (total_bytes_ * t / threads - before + tile_bytes - 1) / tile_bytes;
+        return std::clamp(tile, int64_t{0}, tiles);
+      };
+      if (boundary(thread) < boundary(thread + 1)) fn(task, boundary(thread), boundary(thread + 1));
+      before += tiles * tile_bytes;
     }
   }
 

@@ -136,7 +136,8 @@ int main(int argc, char** argv) {
   std::printf("%s, %d threads, %.1f MB of weights; min / median / max of %d\n", haast::base::IsaName(isa), threads,
               bench.Bytes(nullptr) / 1e6, repeats);
   haast::kernels::Table(bench, {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}, repeats, nullptr);
-  for (const char* name : {"qkv", "o", "gate+up", "down", "head"}) haast::kernels::Table(bench, {1, 4, 8}, repeats, name);
+  for (const char* name : {"qkv", "o", "gate+up", "down", "head"})
+    haast::kernels::Table(bench, {1, 4, 8, 64, 512}, (repeats + 1) / 2, name);
   haast::kernels::Table(bench, {1, 64, 512}, (repeats + 4) / 5, nullptr);
   return 0;
 }

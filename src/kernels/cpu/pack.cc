@@ -168,14 +168,13 @@ void PackFloatLane(const uint8_t* source, int64_t k, int number_bytes, int lane,
 // Matrices are smaller than a huge page, but their buffers lie side by side: once its neighbours are there, a huge page's worth
 // of them can be put into one. Reading weights is bound by memory, and without this a tenth of it goes into page walks.
 // A hint: systems that cannot do it change nothing, and neither do parts of the range that are not ours or not there.
-void JoinPages([[maybe_unused]] const Buffer& buffer) {
-#if defined(MADV_COLLAPSE)
+void JoinPages(const Buffer& buffer) {
   constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which older C libraries do not name
   const auto begin = reinterpret_cast<uintptr_t>(buffer.data());
   for (uintptr_t page = begin / kHugePage * kHugePage; page < begin + buffer.size(); page += kHugePage) {
-    madvise(reinterpret_cast<void*>(page), kHugePage, MADV_COLLAPSE);
+    madvise(reinterpret_cast<void*>(page), kHugePage, kCollapse);
   }
-#endif
 }
 
 }  // namespace
