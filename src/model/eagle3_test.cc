@@ -60,7 +60,7 @@ TEST_F(Eagle3, EveryFormLoads) {
 
 TEST_F(Eagle3, AHeadOfAnotherModelIsRefusedWithTheNumbers) {
   TinyEagle3 hidden;
-  hidden.target.hidden = 96;
+  hidden.target.hidden = hidden.hidden = 96;
   EXPECT_NE(LoadError(hidden).find("hidden size: the model has 64, the head expects 96"), std::string::npos) << LoadError(hidden);
   TinyEagle3 vocabulary;
   vocabulary.target.vocab = 400;
