@@ -9,8 +9,8 @@
 namespace haast::kernels {
 namespace {
 
-constexpr int kBlock = 32;    // elements of Q4_0, Q4_1 and Q8_0 blocks
-constexpr int kSuper = 256;   // elements of a K-quant super-block
+constexpr int kBlock = 32;   // elements of Q4_0, Q4_1 and Q8_0 blocks
+constexpr int kSuper = 256;  // elements of a K-quant super-block
 
 float LoadHalf(const uint8_t* p) {
   uint16_t half;
@@ -53,7 +53,8 @@ struct ScaleAndMin {
 // 0-3 and 4-7; sub-blocks 4-7 take four bits from bytes 8-11 and the two high bits left over above.
 ScaleAndMin UnpackScale(const uint8_t* packed, int sub_block) {
   if (sub_block < 4) return {packed[sub_block] & 63, packed[sub_block + 4] & 63};
-  return {(packed[sub_block + 4] & 15) | ((packed[sub_block - 4] >> 6) << 4), (packed[sub_block + 4] >> 4) | ((packed[sub_block] >> 6) << 4)};
+  return {(packed[sub_block + 4] & 15) | ((packed[sub_block - 4] >> 6) << 4),
+          (packed[sub_block + 4] >> 4) | ((packed[sub_block] >> 6) << 4)};
 }
 
 // d, dmin, 12 bytes of scales, 128 bytes of nibbles: each 32 bytes hold one sub-block in the low and the next in the high nibbles.

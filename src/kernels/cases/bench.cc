@@ -55,10 +55,24 @@ void Rope(benchmark::State& state, const cases::RopeCase& shape, const Ops& ops,
   for (int i = 0; i < shape.rows; ++i) positions[static_cast<size_t>(i)] = i;
   std::vector<uint8_t> k_cache(static_cast<size_t>(shape.rows * BytesOf(shape.kv_dtype, kv_size)));
   std::vector<uint8_t> v_cache(k_cache.size());
-  const RopeStoreArgs args{.q = q.data(), .ld_q = q_size, .k = k.data(), .ld_k = kv_size, .v = k.data(), .ld_v = kv_size, .rows = shape.rows,
-                           .num_heads = shape.heads, .num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim,
-                           .interleaved = shape.interleaved, .positions = positions.data(), .cos = angle.data(), .sin = angle.data(),
-                           .out_slots = positions.data(), .k_cache = k_cache.data(), .v_cache = v_cache.data(), .kv_dtype = shape.kv_dtype};
+  const RopeStoreArgs args{.q = q.data(),
+                           .ld_q = q_size,
+                           .k = k.data(),
+                           .ld_k = kv_size,
+                           .v = k.data(),
+                           .ld_v = kv_size,
+                           .rows = shape.rows,
+                           .num_heads = shape.heads,
+                           .num_kv_heads = shape.kv_heads,
+                           .head_dim = shape.head_dim,
+                           .interleaved = shape.interleaved,
+                           .positions = positions.data(),
+                           .cos = angle.data(),
+                           .sin = angle.data(),
+                           .out_slots = positions.data(),
+                           .k_cache = k_cache.data(),
+                           .v_cache = v_cache.data(),
+                           .kv_dtype = shape.kv_dtype};
   for (auto _ : state) ops.rope_store(args, pool);
   SetRates(state, static_cast<double>(shape.rows) * 4.0 * static_cast<double>(q_size + 2 * kv_size), 0);
 }
@@ -110,13 +124,15 @@ void RegisterAll() {
   for (int threads : {1, base::UsableCpus()}) {
     const std::string suffix = "/" + isa + "/threads " + std::to_string(threads);
     for (const auto& c : cases::AttentionCases()) {
-      if (c.timed) Register(std::string("attention/") + c.name + suffix, [&c, &ops, threads](auto& state) { Attention(state, c, ops, threads); });
+      if (c.timed)
+        Register(std::string("attention/") + c.name + suffix, [&c, &ops, threads](auto& state) { Attention(state, c, ops, threads); });
     }
     for (const auto& c : cases::LinearCases()) {
       if (c.timed) Register(std::string("linear/") + c.name + suffix, [&c, &ops, threads](auto& state) { Linear(state, c, ops, threads); });
     }
     for (const auto& c : cases::RopeCases()) {
-      if (c.timed) Register(std::string("rope_store/") + c.name + suffix, [&c, &ops, threads](auto& state) { Rope(state, c, ops, threads); });
+      if (c.timed)
+        Register(std::string("rope_store/") + c.name + suffix, [&c, &ops, threads](auto& state) { Rope(state, c, ops, threads); });
     }
     for (const auto& c : cases::NormCases()) {
       const std::string name = "rms_norm/" + std::to_string(c.rows) + " x " + std::to_string(c.k);

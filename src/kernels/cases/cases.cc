@@ -61,7 +61,8 @@ std::span<const NormCase> NormCases() {
 }
 
 std::span<const LogitsCase> LogitsCases() {
-  static const std::vector<LogitsCase> cases{{1}, {2}, {7}, {8}, {15}, {16}, {17}, {31}, {100}, {4095}, {4097}, {10007}, {49152, true}, {128256, true}};
+  static const std::vector<LogitsCase> cases{{1},  {2},   {7},    {8},    {15},    {16},          {17},
+                                             {31}, {100}, {4095}, {4097}, {10007}, {49152, true}, {128256, true}};
   return cases;
 }
 

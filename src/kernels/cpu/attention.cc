@@ -18,8 +18,8 @@
 namespace haast::kernels {
 namespace {
 
-constexpr int kBlockPairs = 96;       // pairs of a row block: their scores stay in the L2 cache
-constexpr int64_t kSpreadRows = 64;   // rows of a launch whose partial results scratch has room for
+constexpr int kBlockPairs = 96;      // pairs of a row block: their scores stay in the L2 cache
+constexpr int64_t kSpreadRows = 64;  // rows of a launch whose partial results scratch has room for
 
 int64_t SplitsOf(int64_t keys) { return (keys + kSplitKeys - 1) / kSplitKeys; }
 int64_t RoundUp(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -74,7 +74,7 @@ struct Sequence {
   int64_t blocks;
   bool spread;
   int64_t items;
-  float* partials;            // spread: [splits, G] pieces of rows * group pairs
+  float* partials;  // spread: [splits, G] pieces of rows * group pairs
 
   // Keys of row j.
   int64_t Length(int64_t j) const {
@@ -285,7 +285,8 @@ void Launch::RunItem(const Sequence& s, int64_t item, int threads, const ThreadS
   const Partial state(scratch.state, rows * group_);
   const Partial fresh(scratch.fresh, rows * group_);
   for (int64_t split = 0; split * kSplitKeys < longest; ++split) {
-    const int64_t first = RunSplit(s, {split, piece.g}, row_begin, rows, scratch, split == 0 ? state : fresh, row_begin, {split + 1, piece.g});
+    const int64_t first =
+        RunSplit(s, {split, piece.g}, row_begin, rows, scratch, split == 0 ? state : fresh, row_begin, {split + 1, piece.g});
     if (split == 0) continue;
     for (int64_t row = first; row < row_begin + rows; ++row) {
       if (s.Length(row) > split * kSplitKeys) MergeRow(state, fresh, (row - row_begin) * group_);

@@ -23,9 +23,9 @@ using cases::AttentionInputs;
 std::vector<float> Attended(const RowKernels& kernels, const AttentionInputs& inputs, base::ThreadPool& pool) {
   const float nan = std::numeric_limits<float>::quiet_NaN();  // memory that is read before it is written shows
   std::vector<float> out(static_cast<size_t>(inputs.rows() * inputs.row_size()), nan);
-  std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(inputs.rows(), inputs.shape.heads, inputs.shape.head_dim,
-                                                                        inputs.max_kv_len, pool.size())),
-                             nan);
+  std::vector<float> scratch(
+      static_cast<size_t>(AttentionScratchFloats(inputs.rows(), inputs.shape.heads, inputs.shape.head_dim, inputs.max_kv_len, pool.size())),
+      nan);
   Attend(kernels, inputs.Args(out.data(), scratch.data()), pool);
   return out;
 }
@@ -175,8 +175,8 @@ TEST(Attention, HighestSlotsOfALargePoolEqualASmallPool) {
   constexpr int kHeads = 8;
   constexpr int kKvHeads = 8;
   constexpr int kDim = 128;
-  constexpr int64_t kSlotBytes = int64_t{kKvHeads} * kDim * 2;                   // 2 KiB
-  constexpr int64_t kSlots = (int64_t{1} << 22) + 40;                            // over 8 GiB: 2^32 elements
+  constexpr int64_t kSlotBytes = int64_t{kKvHeads} * kDim * 2;  // 2 KiB
+  constexpr int64_t kSlots = (int64_t{1} << 22) + 40;           // over 8 GiB: 2^32 elements
   ReservedPool k_pool(kSlots * kSlotBytes);
   ReservedPool v_pool(kSlots * kSlotBytes);
   if (!k_pool.ok() || !v_pool.ok()) GTEST_SKIP() << "cannot reserve " << 2 * kSlots * kSlotBytes << " bytes of addresses";
@@ -205,17 +205,46 @@ TEST(Attention, HighestSlotsOfALargePoolEqualASmallPool) {
 
   auto run = [&](const Ops& ops, const std::vector<int32_t>& slots, void* k_cache, void* v_cache) {
     std::vector<float> rotated = q;
-    ops.rope_store({.q = rotated.data(), .ld_q = kHeads * kDim, .k = k.data(), .ld_k = kKvHeads * kDim, .v = v.data(),
-                    .ld_v = kKvHeads * kDim, .rows = rows, .num_heads = kHeads, .num_kv_heads = kKvHeads, .head_dim = kDim,
-                    .interleaved = false, .positions = positions.data(), .cos = cos.data(), .sin = sin.data(),
-                    .out_slots = slots.data(), .k_cache = k_cache, .v_cache = v_cache, .kv_dtype = DType::kF16},
+    ops.rope_store({.q = rotated.data(),
+                    .ld_q = kHeads * kDim,
+                    .k = k.data(),
+                    .ld_k = kKvHeads * kDim,
+                    .v = v.data(),
+                    .ld_v = kKvHeads * kDim,
+                    .rows = rows,
+                    .num_heads = kHeads,
+                    .num_kv_heads = kKvHeads,
+                    .head_dim = kDim,
+                    .interleaved = false,
+                    .positions = positions.data(),
+                    .cos = cos.data(),
+                    .sin = sin.data(),
+                    .out_slots = slots.data(),
+                    .k_cache = k_cache,
+                    .v_cache = v_cache,
+                    .kv_dtype = DType::kF16},
                    pool);
     std::vector<float> out(q.size());
     std::vector<float> scratch(static_cast<size_t>(ops.attention_scratch(rows, kHeads, kDim, rows, pool.size())));
-    ops.attention({.q = rotated.data(), .ld_q = kHeads * kDim, .out = out.data(), .ld_out = kHeads * kDim, .k_cache = k_cache,
-                   .v_cache = v_cache, .kv_dtype = DType::kF16, .num_heads = kHeads, .num_kv_heads = kKvHeads, .head_dim = kDim,
-                   .scale = 0.1f, .batch = 1, .qo_indptr = indptr, .kv_indptr = indptr, .kv_indices = slots.data(),
-                   .tree_flags = nullptr, .tree_mask = nullptr, .max_kv_len = rows, .scratch = scratch.data()},
+    ops.attention({.q = rotated.data(),
+                   .ld_q = kHeads * kDim,
+                   .out = out.data(),
+                   .ld_out = kHeads * kDim,
+                   .k_cache = k_cache,
+                   .v_cache = v_cache,
+                   .kv_dtype = DType::kF16,
+                   .num_heads = kHeads,
+                   .num_kv_heads = kKvHeads,
+                   .head_dim = kDim,
+                   .scale = 0.1f,
+                   .batch = 1,
+                   .qo_indptr = indptr,
+                   .kv_indptr = indptr,
+                   .kv_indices = slots.data(),
+                   .tree_flags = nullptr,
+                   .tree_mask = nullptr,
+                   .max_kv_len = rows,
+                   .scratch = scratch.data()},
                   pool);
     return out;
   };
@@ -225,7 +254,8 @@ TEST(Attention, HighestSlotsOfALargePoolEqualASmallPool) {
     EXPECT_TRUE(SameBits(in_small.data(), in_large.data(), static_cast<int64_t>(in_small.size()))) << ops->name;
     for (int i = 0; i < rows; ++i) {
       const uint8_t* stored = static_cast<const uint8_t*>(k_pool.data()) + high[static_cast<size_t>(i)] * kSlotBytes;
-      EXPECT_EQ(std::memcmp(stored, small_k.data() + i * kSlotBytes, kSlotBytes), 0) << ops->name << ", slot " << high[static_cast<size_t>(i)];
+      EXPECT_EQ(std::memcmp(stored, small_k.data() + i * kSlotBytes, kSlotBytes), 0)
+          << ops->name << ", slot " << high[static_cast<size_t>(i)];
     }
   }
 }

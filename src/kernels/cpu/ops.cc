@@ -1,9 +1,9 @@
 // The tables of the cpu backends, assembled from the products (linear.h) and the row kernels of each instruction set.
+#include "kernels/ops.h"
 #include "base/check.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/row_kernels.h"
-#include "kernels/ops.h"
 
 namespace haast::kernels {
 namespace {

@@ -20,22 +20,22 @@ inline constexpr int kKeyBlock = 32;
 
 // One split of one KV head against the query heads of its group in `rows` rows. The pair of row r and head h is r * group + h.
 struct SplitTask {
-  const uint8_t* k;         // K of this KV head in slot 0
+  const uint8_t* k;  // K of this KV head in slot 0
   const uint8_t* v;
-  bool half;                // f16, else f32
-  int64_t slot_bytes;       // from one slot to the next
-  const int32_t* slots;     // [keys]
-  int keys;                 // 1..kSplitKeys
+  bool half;             // f16, else f32
+  int64_t slot_bytes;    // from one slot to the next
+  const int32_t* slots;  // [keys]
+  int keys;              // 1..kSplitKeys
   int head_dim;
-  const float* q;           // PackQuery's form, scaled
+  const float* q;  // PackQuery's form, scaled
   int rows;
   int group;
-  const int32_t* counts;    // [rows] row r sees the first counts[r] keys; 1..keys
-  float* max;               // [pairs] out: the largest score
-  float* sum;               // [pairs] out: sum of e^(score - max)
-  float* out;               // [pairs, D] out: sum of e^(score - max) * v
-  float* scores;            // [pairs rounded up to kPairBlock, kSplitKeys] work
-  float* k_tile;            // [D, kKeyBlock] work
+  const int32_t* counts;      // [rows] row r sees the first counts[r] keys; 1..keys
+  float* max;                 // [pairs] out: the largest score
+  float* sum;                 // [pairs] out: sum of e^(score - max)
+  float* out;                 // [pairs, D] out: sum of e^(score - max) * v
+  float* scores;              // [pairs rounded up to kPairBlock, kSplitKeys] work
+  float* k_tile;              // [D, kKeyBlock] work
   const uint8_t* next_k;      // K of the task that follows on this thread, only to have it fetched early; null where there is none
   const int32_t* next_slots;  // [keys] its slots, at least as many as this task's
 };

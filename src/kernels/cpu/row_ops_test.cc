@@ -54,11 +54,24 @@ RopeResult RunRope(const cases::RopeCase& shape, int first_row, int rows, Fn&& r
   result.q.assign(q.begin() + first_row * q_size, q.begin() + (first_row + rows) * q_size);
   result.k.resize(static_cast<size_t>(100 * BytesOf(shape.kv_dtype, kv_size)));
   result.v.resize(result.k.size());
-  rope_store(RopeStoreArgs{.q = result.q.data(), .ld_q = q_size, .k = kv.data() + first_row * ld_k, .ld_k = ld_k,
-                           .v = kv.data() + first_row * ld_k + kv_size, .ld_v = ld_k, .rows = rows, .num_heads = shape.heads,
-                           .num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .interleaved = shape.interleaved,
-                           .positions = positions.data(), .cos = cos.data(), .sin = sin.data(), .out_slots = slots.data(),
-                           .k_cache = result.k.data(), .v_cache = result.v.data(), .kv_dtype = shape.kv_dtype});
+  rope_store(RopeStoreArgs{.q = result.q.data(),
+                           .ld_q = q_size,
+                           .k = kv.data() + first_row * ld_k,
+                           .ld_k = ld_k,
+                           .v = kv.data() + first_row * ld_k + kv_size,
+                           .ld_v = ld_k,
+                           .rows = rows,
+                           .num_heads = shape.heads,
+                           .num_kv_heads = shape.kv_heads,
+                           .head_dim = shape.head_dim,
+                           .interleaved = shape.interleaved,
+                           .positions = positions.data(),
+                           .cos = cos.data(),
+                           .sin = sin.data(),
+                           .out_slots = slots.data(),
+                           .k_cache = result.k.data(),
+                           .v_cache = result.v.data(),
+                           .kv_dtype = shape.kv_dtype});
   return result;
 }
 
@@ -86,9 +99,24 @@ TEST(RopeStore, TurnsEachPairByItsAngle) {
       float q[] = {1.0f, 2.0f, 3.0f, 4.0f};
       float k_cache[4];
       float v_cache[4];
-      ops->rope_store({.q = q, .ld_q = 4, .k = k, .ld_k = 4, .v = k, .ld_v = 4, .rows = 1, .num_heads = 1, .num_kv_heads = 1,
-                       .head_dim = 4, .interleaved = interleaved, .positions = &zero, .cos = cos, .sin = sin, .out_slots = &zero,
-                       .k_cache = k_cache, .v_cache = v_cache, .kv_dtype = DType::kF32},
+      ops->rope_store({.q = q,
+                       .ld_q = 4,
+                       .k = k,
+                       .ld_k = 4,
+                       .v = k,
+                       .ld_v = 4,
+                       .rows = 1,
+                       .num_heads = 1,
+                       .num_kv_heads = 1,
+                       .head_dim = 4,
+                       .interleaved = interleaved,
+                       .positions = &zero,
+                       .cos = cos,
+                       .sin = sin,
+                       .out_slots = &zero,
+                       .k_cache = k_cache,
+                       .v_cache = v_cache,
+                       .kv_dtype = DType::kF32},
                       pool);
       const std::vector<float> expected = interleaved ? std::vector<float>{-2, 1, -4, 3} : std::vector<float>{-3, -4, 1, 2};
       EXPECT_EQ(std::vector<float>(q, q + 4), expected) << ops->name;

@@ -36,8 +36,8 @@ TEST(Ref, ProloguesByHand) {
   const LinearTask task{.weight = &packed, .out = out, .ld_out = 2};
   const float x[] = {3, 4};
   const float factors[] = {2, 10};
-  RefOps().linear({.x = x, .ld_x = 2, .rows = 1, .prologue = Prologue::kRmsNorm, .norm_weight = factors, .eps = 0.0f}, {&task, 1}, workspace,
-                  pool);
+  RefOps().linear({.x = x, .ld_x = 2, .rows = 1, .prologue = Prologue::kRmsNorm, .norm_weight = factors, .eps = 0.0f}, {&task, 1},
+                  workspace, pool);
   EXPECT_NEAR(out[0], 2 * 3 / std::sqrt(12.5), 1e-6);
   EXPECT_NEAR(out[1], 10 * 4 / std::sqrt(12.5), 1e-5);
   RefOps().linear({.x = x, .ld_x = 2, .rows = 1, .prologue = Prologue::kSiluMul, .up = factors}, {&task, 1}, workspace, pool);
@@ -55,9 +55,25 @@ TEST(Ref, AttentionByHand) {
   const int32_t slots[] = {0, 1};
   float out[4];
   base::ThreadPool pool(1);
-  RefOps().attention({.q = q, .ld_q = 4, .out = out, .ld_out = 4, .k_cache = k, .v_cache = v, .kv_dtype = DType::kF32, .num_heads = 2,
-                      .num_kv_heads = 1, .head_dim = 2, .scale = 1.0f, .batch = 1, .qo_indptr = qo, .kv_indptr = kv, .kv_indices = slots,
-                      .tree_flags = nullptr, .tree_mask = nullptr, .max_kv_len = 2, .scratch = nullptr},
+  RefOps().attention({.q = q,
+                      .ld_q = 4,
+                      .out = out,
+                      .ld_out = 4,
+                      .k_cache = k,
+                      .v_cache = v,
+                      .kv_dtype = DType::kF32,
+                      .num_heads = 2,
+                      .num_kv_heads = 1,
+                      .head_dim = 2,
+                      .scale = 1.0f,
+                      .batch = 1,
+                      .qo_indptr = qo,
+                      .kv_indptr = kv,
+                      .kv_indices = slots,
+                      .tree_flags = nullptr,
+                      .tree_mask = nullptr,
+                      .max_kv_len = 2,
+                      .scratch = nullptr},
                      pool);
   EXPECT_NEAR(out[0], 0.25 * 1 + 0.75 * 5, 1e-6);
   EXPECT_NEAR(out[1], 0.25 * 2 + 0.75 * 6, 1e-6);
@@ -107,10 +123,15 @@ std::vector<float> RunLinear(const Ops& ops, const LinearInputs& in, const Packe
   const cases::LinearCase& c = in.c;
   Workspace workspace = *Workspace::Create(4, c.k);  // fewer rows than some cases have: done in parts
   std::vector<float> out(in.residual.begin() + first_row * c.n, in.residual.begin() + (first_row + rows) * c.n);
-  const LinearTask task{.weight = &packed, .out = out.data(), .ld_out = c.n, .bias = c.bias ? in.bias.data() : nullptr,
-                        .accumulate = c.accumulate};
-  ops.linear({.x = in.x.data() + first_row * c.k, .ld_x = c.k, .rows = rows, .prologue = c.prologue, .norm_weight = in.norm.data(),
-              .eps = 1e-5f, .up = in.up.data() + first_row * c.k},
+  const LinearTask task{
+      .weight = &packed, .out = out.data(), .ld_out = c.n, .bias = c.bias ? in.bias.data() : nullptr, .accumulate = c.accumulate};
+  ops.linear({.x = in.x.data() + first_row * c.k,
+              .ld_x = c.k,
+              .rows = rows,
+              .prologue = c.prologue,
+              .norm_weight = in.norm.data(),
+              .eps = 1e-5f,
+              .up = in.up.data() + first_row * c.k},
              {&task, 1}, workspace, pool);
   return out;
 }
