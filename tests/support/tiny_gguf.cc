@@ -1,7 +1,7 @@
 #include "support/tiny_gguf.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
