@@ -48,6 +48,7 @@ std::span<const RopeCase> RopeCases() {
       {"interleaved", 4, 2, 36, true, kF16, 4},
       {"interleaved, f32", 2, 1, 2, true, kF32, 7},
       {"one pair", 1, 1, 2, false, kF16, 1},
+      {"wide head", 1, 1, 1100, false, kF16, 2},
       {"no rows", 9, 3, 64, false, kF16, 0},
       {"SmolLM2-135M, 1 row", 9, 3, 64, false, kF16, 1, true},
       {"SmolLM2-135M, 64 rows", 9, 3, 64, false, kF16, 64, true},
