@@ -33,9 +33,8 @@ std::vector<double> PositionAcceptance(const SpeculationStats& stats) {
 
 std::string StatisticsLine(const Answer& answer) {
   const RequestTimings& timings = answer.timings;
-  std::string line =
-      fmt::format("{} tokens, {:.1f} tokens/s; prompt {} tokens, {:.1f} tokens/s", timings.generated_tokens, DecodeTokensPerSecond(timings),
-                  timings.prompt_tokens, PrefillTokensPerSecond(timings));
+  std::string line = fmt::format("{} tokens, {:.1f} tokens/s; prompt {} tokens, {:.1f} tokens/s", timings.generated_tokens,
+                                 DecodeTokensPerSecond(timings), timings.prompt_tokens, PrefillTokensPerSecond(timings));
   const SpeculationStats& stats = answer.speculation;
   if (stats.rounds > 0) {
     line += fmt::format("; tau {:.2f} over {} rounds, accepted", stats.tau(), stats.rounds);

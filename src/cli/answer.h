@@ -14,7 +14,7 @@ struct Answer {
   std::string text;                 // without special tokens and without the stop string that ended it
   std::vector<TokenOutput> tokens;  // everything emitted, an end token included
   FinishReason finish = FinishReason::kNone;
-  std::string error;                // with FinishReason::kError
+  std::string error;  // with FinishReason::kError
   SpeculationStats speculation;
   RequestTimings timings;
 

@@ -27,6 +27,7 @@ struct BenchFlags {
 void AddFlags(CLI::App& app, BenchFlags& flags) {
   const std::string steps = "Steps";
   const std::string prompts = "Prompts";
+  app.option_defaults()->always_capture_default();
   app.add_flag("--json", flags.json, "print one JSON object");
   app.add_option("--repeats", flags.steps.repeats, "how often each measurement is repeated, in turns; medians are shown")
       ->transform(WholeNumber(1, 1000));
@@ -40,19 +41,22 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
   app.add_option("--decode-tokens", flags.steps.decode_tokens, "tokens decoded plainly")
       ->transform(WholeNumber(2, int64_t{1} << 30))
       ->group(steps);
-  app.add_option("--prompts", flags.files, "JSON Lines file of {\"turns\": [\"text\"]}; may be given several times. The first turns are answered "
-                                           "with speculation on and off, in turns, and must be identical")
+  app.add_option("--limit", flags.limit, "prompts used of each file; 0: all")->transform(WholeNumber(0, INT32_MAX))->group(prompts);
+  app.add_option("--concurrency", flags.concurrency, "requests that run together")->transform(WholeNumber(1, 1024))->group(prompts);
+  app.option_defaults()->always_capture_default(false);
+  app.add_option("--prompts", flags.files,
+                 "JSON Lines file of {\"turns\": [\"text\"]}; may be given several times. The first turns are answered "
+                 "with speculation on and off, in turns, and must be identical")
       ->type_name("PATH")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false)
       ->group(prompts);
-  app.add_option("--limit", flags.limit, "prompts used of each file; 0: all")->transform(WholeNumber(0, INT32_MAX))->group(prompts);
-  app.add_option("--concurrency", flags.concurrency, "requests that run together")->transform(WholeNumber(1, 1024))->group(prompts);
   AddSamplingFlags(app, flags.sampling);
   AddModelFlags(app, flags.model);
-  app.footer("Sampling flags are those of the answers to --prompts.\n"
-             "Exit codes: 0 done, 1 the run failed or speculation changed an answer, 2 wrong flags, 3 a file cannot be used, 130 interrupted.");
+  app.footer(
+      "Sampling flags are those of the answers to --prompts.\n"
+      "Exit codes: 0 done, 1 the run failed or speculation changed an answer, 2 wrong flags, 3 a file cannot be used, 130 interrupted.");
 }
 
 // A line that is overwritten by the next, on a terminal only.
@@ -73,7 +77,8 @@ std::string StepsText(const BenchReport& report) {
   std::string text = fmt::format("prefill       {} tokens/s\ndecode        {} tokens/s\n", SpreadText(report.prefill_tps, 1),
                                  SpreadText(report.decode_tps, 1));
   for (const VerifyTiming& timing : report.verify) {
-    const double ratio = report.verify[0].milliseconds.median > 0.0 ? timing.milliseconds.median / report.verify[0].milliseconds.median : 0.0;
+    const double ratio =
+        report.verify[0].milliseconds.median > 0.0 ? timing.milliseconds.median / report.verify[0].milliseconds.median : 0.0;
     text += fmt::format("verify({:>2})    {} ms, {:.2f}x\n", timing.rows, SpreadText(timing.milliseconds, 3), ratio);
   }
   if (report.draft_bytes_per_pass > 0) {
@@ -83,7 +88,8 @@ std::string StepsText(const BenchReport& report) {
   text += fmt::format("roofline      {:9.1f} GB/s read; a pass reads {:.1f} MB: verify(1) reaches {:.0f}%", report.read_gb_per_s,
                       static_cast<double>(report.bytes_per_pass) / 1e6, 100.0 * report.decode_roofline);
   if (report.draft_bytes_per_pass > 0) {
-    text += fmt::format("; a draft step {:.1f} MB, {:.0f}%", static_cast<double>(report.draft_bytes_per_pass) / 1e6, 100.0 * report.draft_roofline);
+    text += fmt::format("; a draft step {:.1f} MB, {:.0f}%", static_cast<double>(report.draft_bytes_per_pass) / 1e6,
+                        100.0 * report.draft_roofline);
   }
   return text + "\n";
 }

@@ -75,9 +75,11 @@ std::string ComparisonText(const Comparison& comparison) {
                      line("speculative", comparison.speculative_tps, comparison.speculative_bandwidth);
   text += fmt::format("speed-up     {:7.2f}x, medians of {} runs in turns; memory reads {:.1f} GB/s, measured now\n", comparison.speedup(),
                       comparison.runs, comparison.read_gb_per_s);
-  if (comparison.first_difference < 0) return text + fmt::format("tokens       identical in all runs ({})\n", comparison.answer.tokens.size());
-  return text + fmt::format("tokens       DIFFERENT from token {} on: this is a bug, please report it with the prompt and `haast devices`\n",
-                            comparison.first_difference);
+  if (comparison.first_difference < 0)
+    return text + fmt::format("tokens       identical in all runs ({})\n", comparison.answer.tokens.size());
+  return text +
+         fmt::format("tokens       DIFFERENT from token {} on: this is a bug, please report it with the prompt and `haast devices`\n",
+                     comparison.first_difference);
 }
 
 Json ComparisonJson(const Comparison& comparison) {

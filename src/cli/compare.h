@@ -13,15 +13,15 @@ namespace haast::cli {
 int64_t FirstDifference(const Answer& a, const Answer& b);
 
 struct Comparison {
-  Answer answer;                  // the first speculative one, as it was shown
-  Spread plain_tps;               // decode tokens a second
+  Answer answer;     // the first speculative one, as it was shown
+  Spread plain_tps;  // decode tokens a second
   Spread speculative_tps;
   int64_t first_difference = -1;  // over all runs; -1: identical
   double read_gb_per_s = 0.0;     // measured in the same run
   double plain_bandwidth = 0.0;   // shares of it that the weights' bytes took
   double speculative_bandwidth = 0.0;
   int runs = 0;
-  bool interrupted = false;       // nothing but `answer` is set
+  bool interrupted = false;  // nothing but `answer` is set
 
   double speedup() const { return plain_tps.median > 0.0 ? speculative_tps.median / plain_tps.median : 0.0; }
 };

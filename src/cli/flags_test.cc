@@ -62,10 +62,39 @@ class FlagsTest : public ::testing::Test {
 };
 
 TEST_F(FlagsTest, AllValuesArrive) {
-  EXPECT_EQ(ParseArgs({"--model", "m.gguf", "--draft=h", "--num-draft-tokens", "7", "--threads", "3", "--kv-dtype", "f32", "--context", "100",
-                       "--kv-tokens", "200", "--backend", "ref", "--prefill-chunk", "9", "--draft-quantization", "q8_0", "--temperature", "0.5",
-                       "--top-k", "5", "--top-p", "0.9", "--min-p", "0.1", "--seed", "18446744073709551615", "--max-tokens", "12",
-                       "--ignore-eos", "hello"}),
+  EXPECT_EQ(ParseArgs({"--model",
+                       "m.gguf",
+                       "--draft=h",
+                       "--num-draft-tokens",
+                       "7",
+                       "--threads",
+                       "3",
+                       "--kv-dtype",
+                       "f32",
+                       "--context",
+                       "100",
+                       "--kv-tokens",
+                       "200",
+                       "--backend",
+                       "ref",
+                       "--prefill-chunk",
+                       "9",
+                       "--draft-quantization",
+                       "q8_0",
+                       "--temperature",
+                       "0.5",
+                       "--top-k",
+                       "5",
+                       "--top-p",
+                       "0.9",
+                       "--min-p",
+                       "0.1",
+                       "--seed",
+                       "18446744073709551615",
+                       "--max-tokens",
+                       "12",
+                       "--ignore-eos",
+                       "hello"}),
             std::nullopt);
   const EngineOptions options = ToEngineOptions(model_, "m.gguf", "h");
   EXPECT_EQ(options.model, "m.gguf");
@@ -144,10 +173,12 @@ TEST_F(FlagsTest, BracketsInPromptsStay) {
 TEST_F(FlagsTest, HelpNamesEveryFlagWithItsDefault) {
   EXPECT_EQ(ParseArgs({"--help"}), kExitOk);
   const std::string help = Read("out");
-  for (const char* part : {"--model", "--draft", "--speculative-algorithm", "--num-draft-tokens", "--no-speculation", "--threads", "--kv-dtype",
-                           "[f16]", "--prefill-chunk", "[512]", "--temperature", "--max-tokens", "[256]", "--top-p", "[1]", "--ignore-eos"}) {
+  for (const char* part : {"--model", "--draft", "--speculative-algorithm", "--num-draft-tokens", "--no-speculation", "--threads",
+                           "--kv-dtype", "--prefill-chunk", "--temperature", "--max-tokens", "--top-p", "--ignore-eos"}) {
     EXPECT_THAT(help, HasSubstr(part));
   }
+  // "=f16" or "[f16]": CLI11's versions differ.
+  for (const char* value : {"f16", "512", "256", "4"}) EXPECT_THAT(help, ::testing::ContainsRegex(std::string("[=[]") + value)) << value;
   EXPECT_EQ(Read("err"), "");
 }
 

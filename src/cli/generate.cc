@@ -33,7 +33,8 @@ struct GenerateFlags {
 };
 
 void AddFlags(CLI::App& app, GenerateFlags& flags) {
-  app.add_option("PROMPT", flags.prompt, "what to answer; - or nothing: standard input; after -- it may begin with a dash")->type_name("TEXT");
+  app.add_option("PROMPT", flags.prompt, "what to answer; - or nothing: standard input; after -- it may begin with a dash")
+      ->type_name("TEXT");
   app.add_option("--file", flags.file, "read the prompt from this file")->type_name("PATH");
   app.add_option("--system", flags.system, "system message of the chat template")->type_name("TEXT");
   app.add_flag("--raw", flags.raw, "continue the prompt as it is, without the chat template");
@@ -50,10 +51,12 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
       ->group("Sampling");
   app.add_option("--logprobs", flags.logprobs, "with --json: log-probabilities of each token and of the N most likely; -1: none")
       ->transform(WholeNumber(-1, 20))
+      ->capture_default_str()
       ->group("Sampling");
   AddModelFlags(app, flags.model);
-  app.footer("Exit codes: 0 done, 1 the run failed or --compare found different tokens, 2 wrong flags or prompt, 3 a file cannot be used,\n"
-             "130 interrupted.");
+  app.footer(
+      "Exit codes: 0 done, 1 the run failed or --compare found different tokens, 2 wrong flags or prompt, 3 a file cannot be used,\n"
+      "130 interrupted.");
 }
 
 Status CheckFlags(const GenerateFlags& flags) {
@@ -134,12 +137,12 @@ int ExitCodeOfRun(const Comparison& comparison, Streams& streams) {
 
 // Streams the answer, or prints its JSON; then the statistics.
 Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, const TextRequest& request, Streams& streams) {
+  const InterruptScope interrupts;
   AnswerPrinter printer(streams.out, generator, flags.show_drafts);
   const AnswerSink show = [&](const Event& event, const StepText& text) { return printer.Show(event, text); };
   const AnswerSink sink = flags.json ? AnswerSink() : show;
   if (flags.show_drafts && !flags.quiet) streams.err.Write(DraftLegend(streams.err.colour()) + "\n");
 
-  const InterruptScope interrupts;
   Comparison comparison;
   if (flags.compare) {
     HAAST_ASSIGN_OR_RETURN(comparison, Compare(generator, request, kCompareRuns, sink));

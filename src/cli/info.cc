@@ -14,7 +14,8 @@ bool IsHead(const ModelInfo& info) { return info.target_hidden_size > 0 || info.
 std::string SizeText(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 std::string TextLine(const TextAssets& assets) {
-  const std::string vocabulary = assets.tokenizer_json.empty() ? fmt::format("{} ({})", assets.gguf.model, assets.gguf.pre) : "tokenizer.json";
+  const std::string vocabulary =
+      assets.tokenizer_json.empty() ? fmt::format("{} ({})", assets.gguf.model, assets.gguf.pre) : "tokenizer.json";
   return fmt::format("text          {}; end tokens {}; {}\n", vocabulary, fmt::join(assets.eos_ids, ", "),
                      assets.chat_template.empty() ? "no chat template" : "chat template");
 }
@@ -27,9 +28,10 @@ std::string InfoText(const ModelInfo& info) {
       info.architecture, info.num_layers, info.hidden_size, info.intermediate_size, info.num_heads, info.num_kv_heads, info.head_dim,
       info.vocab_size, info.tied_embeddings ? ", tied embeddings" : "", info.max_context, fmt::join(info.dtypes, ", "));
   if (IsHead(info)) {
-    text += fmt::format("draft         vocabulary {}, target hidden {}, taps {}, options {}\n", info.draft_vocab_size, info.target_hidden_size,
-                        info.tap_layers.empty() ? "by default" : fmt::format("{}", fmt::join(info.tap_layers, " ")),
-                        info.head_options.empty() ? "none" : fmt::format("{}", fmt::join(info.head_options, " ")));
+    text +=
+        fmt::format("draft         vocabulary {}, target hidden {}, taps {}, options {}\n", info.draft_vocab_size, info.target_hidden_size,
+                    info.tap_layers.empty() ? "by default" : fmt::format("{}", fmt::join(info.tap_layers, " ")),
+                    info.head_options.empty() ? "none" : fmt::format("{}", fmt::join(info.head_options, " ")));
   }
   return text;
 }

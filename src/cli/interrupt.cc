@@ -18,7 +18,7 @@ void OnSignal(int signal) {
 }
 
 void Install(void (*handler)(int)) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = handler;  // no SA_RESTART: a read of the next line returns
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);

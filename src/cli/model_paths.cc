@@ -65,9 +65,10 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
   if (flags.model.empty()) {
     paths.model = places.cache_folder + "/" + kDefaultModelFile;
     if (!Exists(paths.model)) {
-      return Err(ErrorCode::kNotFound,
-                 "{}: the default model is not there: `make model` in the repository fetches it (`make run` does so too), or give --model PATH",
-                 paths.model);
+      return Err(
+          ErrorCode::kNotFound,
+          "{}: the default model is not there: `make model` in the repository fetches it (`make run` does so too), or give --model PATH",
+          paths.model);
     }
   }
   if (!want_head || SpeculationOff(flags)) {

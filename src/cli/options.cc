@@ -12,6 +12,7 @@ namespace haast::cli {
 void AddModelFlags(CLI::App& app, ModelFlags& flags) {
   const std::string model = "Model";
   const std::string speculation = "Speculation";
+  app.option_defaults()->always_capture_default();
   app.add_option("--model", flags.model, "GGUF file or Hugging Face folder; default: the model that `make model` keeps in the cache folder")
       ->type_name("PATH")
       ->group(model);
@@ -28,9 +29,7 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--kv-tokens", flags.kv_tokens, "tokens in the KV pool, all requests together; 0: one full context, at least 8192")
       ->transform(WholeNumber(0, int64_t{1} << 40))
       ->group(model);
-  app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")
-      ->transform(WholeNumber(1, 1 << 20))
-      ->group(model);
+  app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")->transform(WholeNumber(1, 1 << 20))->group(model);
   app.add_option("--draft", flags.draft, "EAGLE-3 head folder; default: the shipped head with the default model, else none")
       ->type_name("PATH")
       ->group(speculation);
@@ -45,10 +44,12 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
                  "head weights at load; auto: q8_0, and q4_1 for its lm_head")
       ->transform(OneOf({"auto", "q8_0", "q4_1", "none"}))
       ->group(speculation);
+  app.option_defaults()->always_capture_default(false);
 }
 
 void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   const std::string group = "Sampling";
+  app.option_defaults()->always_capture_default();
   app.add_option("--temperature", flags.temperature, "0: always the most likely token")->transform(Real(0.0, 100.0))->group(group);
   app.add_option("--top-k", flags.top_k, "keep the k most likely tokens; 0: off")->transform(WholeNumber(0, INT32_MAX))->group(group);
   app.add_option("--top-p", flags.top_p, "keep the most likely tokens of this total probability; 1: off")
@@ -58,10 +59,9 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
       ->transform(Real(0.0, 1.0))
       ->group(group);
   app.add_option("--seed", flags.seed, "the same seed gives the same answer, with speculation on or off")->transform(Seed())->group(group);
-  app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")
-      ->transform(WholeNumber(1, int64_t{1} << 30))
-      ->group(group);
+  app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")->transform(WholeNumber(1, int64_t{1} << 30))->group(group);
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on after an end-of-answer token")->group(group);
+  app.option_defaults()->always_capture_default(false);
 }
 
 bool SpeculationOff(const ModelFlags& flags) { return flags.no_speculation || flags.algorithm == "none"; }

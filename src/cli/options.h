@@ -17,8 +17,8 @@ namespace haast::cli {
 inline constexpr int kDefaultDraftTokens = 4;
 
 struct ModelFlags {
-  std::string model;  // empty: the default model
-  std::string draft;  // empty: the default head with the default model, else none
+  std::string model;      // empty: the default model
+  std::string draft;      // empty: the default head with the default model, else none
   std::string algorithm;  // "", "eagle3", "none"
   bool no_speculation = false;
   int num_draft_tokens = kDefaultDraftTokens;

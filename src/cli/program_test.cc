@@ -13,9 +13,9 @@
 namespace haast::cli::testing {
 namespace {
 
+using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using nlohmann::json;
 
 class ProgramTest : public ::testing::Test {
  protected:
@@ -119,7 +119,8 @@ TEST_F(ProgramTest, StopStringsEndTheAnswerBeforeThem) {
 }
 
 TEST_F(ProgramTest, AnswerIsCutToTheContext) {
-  const Ran ran = Haast(Args{"generate", "--json", "--ignore-eos", "--context", "128", "--max-tokens", "100000", "hello"} + files_->Flags());
+  const Ran ran =
+      Haast(Args{"generate", "--json", "--ignore-eos", "--context", "128", "--max-tokens", "100000", "hello"} + files_->Flags());
   ASSERT_EQ(ran.code, kExitOk) << ran.err;
   const json timings = ran.json()["timings"];
   EXPECT_EQ(timings["prompt_tokens"].get<int>() + timings["generated_tokens"].get<int>(), 128);
@@ -200,7 +201,8 @@ TEST_F(ProgramTest, OutputThatCannotBeWrittenEndsTheRun) {
 }
 
 TEST_F(ProgramTest, ChatAnswersLineByLine) {
-  const Ran ran = Haast(Args{"chat"} + files_->Flags() + Args{"--max-tokens", "8", "--ignore-eos"}, "hello\n/system be brief\n\nagain\n/quit\nunread\n");
+  const Ran ran = Haast(Args{"chat"} + files_->Flags() + Args{"--max-tokens", "8", "--ignore-eos"},
+                        "hello\n/system be brief\n\nagain\n/quit\nunread\n");
   EXPECT_EQ(ran.code, kExitOk) << ran.err;
   EXPECT_THAT(ran.err, HasSubstr("system message: be brief"));
   size_t answers = 0;
@@ -240,7 +242,8 @@ TEST_F(ProgramTest, BenchMeasuresStepsAndPrompts) {
 TEST_F(ProgramTest, BenchErrorsNameTheFlag) {
   ExpectError(Haast(Args{"bench", "--no-steps"} + files_->Flags()), kExitUsage, "--no-steps leaves nothing to measure");
   ExpectError(Haast(Args{"bench", "--prompts", "none.jsonl"} + files_->Flags()), kExitFile, "none.jsonl");
-  ExpectError(Haast({"bench", "--model", files_->model, "--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}")}), kExitUsage, "needs a head");
+  ExpectError(Haast({"bench", "--model", files_->model, "--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}")}), kExitUsage,
+              "needs a head");
   ExpectError(Haast(Args{"bench", "--depth", "100000"} + files_->Flags()), kExitUsage, "tokens of context");
 }
 
@@ -271,7 +274,7 @@ TEST_F(ProgramTest, DevicesNamesTheUsedInstructions) {
   int used = 0;
   for (const json& isa : devices["isas"]) {
     used += isa["used"].get<bool>() ? 1 : 0;
-    if (isa["used"]) EXPECT_EQ(isa["name"], devices["isa"]);
+    EXPECT_EQ(isa["used"].get<bool>(), isa["name"] == devices["isa"]);
   }
   EXPECT_EQ(used, 1);
   EXPECT_GE(devices["threads"], 1);

@@ -68,8 +68,8 @@ Status CheckPrompt(const std::string& text, const std::string& name) {
   if (text.empty()) return Err(ErrorCode::kInvalidArgument, "{}: the prompt is empty: expected at least one character", name);
   if (!text::IsValidUtf8(text)) {
     const size_t at = FirstBadByte(text);
-    return Err(ErrorCode::kInvalidArgument, "{}: expected UTF-8 text, got byte 0x{:02x} at offset {}: convert it, for example with iconv", name,
-               static_cast<unsigned char>(text[at]), at);
+    return Err(ErrorCode::kInvalidArgument, "{}: expected UTF-8 text, got byte 0x{:02x} at offset {}: convert it, for example with iconv",
+               name, static_cast<unsigned char>(text[at]), at);
   }
   return {};
 }

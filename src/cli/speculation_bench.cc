@@ -93,7 +93,8 @@ class FileBench {
     const size_t step = static_cast<size_t>(options_.concurrency);
     for (size_t begin = 0; begin < prompts_.size(); begin += step) {
       const size_t end = std::min(prompts_.size(), begin + step);
-      if (progress_) progress_(fmt::format("{}: repeat {} of {}, prompt {} of {}", file_.path, repeat + 1, options_.repeats, end, prompts_.size()));
+      if (progress_)
+        progress_(fmt::format("{}: repeat {} of {}, prompt {} of {}", file_.path, repeat + 1, options_.repeats, end, prompts_.size()));
       // The mode that goes first alternates: a machine that grows slower or faster favours neither.
       const bool speculative_first = (static_cast<size_t>(repeat) + begin / step) % 2 == 1;
       for (const bool mode : {speculative_first, !speculative_first}) {
@@ -136,8 +137,8 @@ class FileBench {
   const SpeculationBenchOptions& options_;
   const std::function<void(const std::string&)>& progress_;
   std::vector<std::vector<int32_t>> prompts_;
-  std::vector<Answer> first_;     // [prompts]
-  std::vector<bool> different_;   // [prompts]
+  std::vector<Answer> first_;    // [prompts]
+  std::vector<bool> different_;  // [prompts]
   FileReport report_;
 };
 
@@ -177,8 +178,8 @@ std::string FileText(const FileReport& file) {
   const auto line = [](const char* name, const std::vector<double>& plain, const std::vector<double>& speculative, double speedup) {
     const Spread off = SpreadOf(plain);
     const Spread on = SpreadOf(speculative);
-    return fmt::format("  {:<16} plain {:7.1f} ({:.1f} to {:.1f}), speculative {:7.1f} ({:.1f} to {:.1f}), {:.2f}x\n", name, off.median, off.min,
-                       off.max, on.median, on.min, on.max, speedup);
+    return fmt::format("  {:<16} plain {:7.1f} ({:.1f} to {:.1f}), speculative {:7.1f} ({:.1f} to {:.1f}), {:.2f}x\n", name, off.median,
+                       off.min, off.max, on.median, on.min, on.max, speedup);
   };
   text += line("tokens/s", file.plain.tps, file.speculative.tps, file.speedup());
   text += line("decode tokens/s", file.plain.decode_tps, file.speculative.decode_tps, file.decode_speedup());

@@ -29,7 +29,10 @@ int PipeWith(const std::string& text) {
 TEST(PromptTest, EmptyAndIllFormedPromptsAreRefused) {
   EXPECT_TRUE(CheckPrompt("grüße\n", "prompt").has_value());
   EXPECT_THAT(CheckPrompt("", "prompt").error().message, HasSubstr("prompt: the prompt is empty"));
-  const Status bad = CheckPrompt("ab\xff" "cd", "file.txt");
+  const Status bad = CheckPrompt(
+      "ab\xff"
+      "cd",
+      "file.txt");
   ASSERT_FALSE(bad.has_value());
   EXPECT_EQ(bad.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(bad.error().message, HasSubstr("file.txt: expected UTF-8 text, got byte 0xff at offset 2"));

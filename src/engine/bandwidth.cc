@@ -44,7 +44,8 @@ Result<double> MeasureReadBandwidth(int threads, int64_t bytes) {
     return Err(ErrorCode::kInvalidArgument, "read bandwidth: expected at least 1 thread and 1 byte, got {} and {}", threads, bytes);
   }
   const int64_t lines = (bytes + kLineBytes - 1) / kLineBytes;
-  HAAST_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(static_cast<size_t>(lines * kLineBytes), "the buffer of the bandwidth measurement"));
+  HAAST_ASSIGN_OR_RETURN(Buffer buffer,
+                         Buffer::Allocate(static_cast<size_t>(lines * kLineBytes), "the buffer of the bandwidth measurement"));
   base::ThreadPool pool(threads);
   const auto share = [&](int thread) { return base::Share(lines, thread, threads); };
   // Written first: pages that nobody wrote are all the same page of zeros.

@@ -13,14 +13,15 @@ namespace haast {
 namespace engine {
 namespace {
 
-constexpr int kPasses = 7;            // of each kind of step in one repeat; their median is the repeat's value
-constexpr int kExtendRows = 4;        // of the measured draft extend
+constexpr int kPasses = 7;             // of each kind of step in one repeat; their median is the repeat's value
+constexpr int kExtendRows = 4;         // of the measured draft extend
 constexpr int32_t kOwner = INT32_MAX;  // of this file's pages: the engine counts up from 0
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0.0;
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
 Timing TimingOf(const std::vector<double>& values) {
@@ -170,14 +171,15 @@ Status CheckBenchOptions(const EngineOptions& engine, const BenchOptions& option
   }
   const int64_t longest = std::max({options.prefill_tokens + 1, options.depth + options.decode_tokens, options.depth + MostRows(options)});
   if (longest > engine.max_context) {
-    return Err(ErrorCode::kInvalidArgument, "bench: needs {} tokens of context, but it has {}: lower depth, prefill_tokens or decode_tokens",
-               longest, engine.max_context);
+    return Err(ErrorCode::kInvalidArgument,
+               "bench: needs {} tokens of context, but it has {}: lower depth, prefill_tokens or decode_tokens", longest,
+               engine.max_context);
   }
   const int64_t pages = kv::PagesFor(options.depth + MostRows(options), engine.page_size) +
                         kv::PagesFor(std::max(options.prefill_tokens + 1, options.depth + options.decode_tokens), engine.page_size);
   if (pages > models.pages->num_free()) {
-    return Err(ErrorCode::kInvalidArgument, "bench: needs {} KV pages of {} tokens, but the pool has {}: enlarge the pool (kv_tokens)", pages,
-               engine.page_size, models.pages->num_free());
+    return Err(ErrorCode::kInvalidArgument, "bench: needs {} KV pages of {} tokens, but the pool has {}: enlarge the pool (kv_tokens)",
+               pages, engine.page_size, models.pages->num_free());
   }
   return {};
 }
