@@ -62,9 +62,13 @@ def steps_round(args):
     return values | {f"verify_ms/{m}": v for m, v in report["verify_ms"].items()}
 
 
+def draft_flags(args):
+    return ["--num-draft-tokens", args.num_draft_tokens] if args.num_draft_tokens else []
+
+
 def prompts_round(args, path):
     """All prompts of one file once, plain and speculative in turns: tokens/s, tau. haast fails where an answer differs."""
-    more = ["--no-steps", "--prompts", path, "--max-tokens", args.max_tokens, "--num-draft-tokens", args.num_draft_tokens]
+    more = ["--no-steps", "--prompts", path, "--max-tokens", args.max_tokens, *draft_flags(args)]
     speculation = run_json(haast_command(args, *more, *(["--limit", args.limit] if args.limit else [])))["speculation"]
     return prompt_values(speculation)
 
@@ -120,7 +124,7 @@ def commit():
 def shown_arguments(args):
     """What decides the figures, without this machine's paths."""
     words = [f"--prompts {Path(p).name}" for p in args.prompts] + [f"--threads {args.threads}", f"--rounds {args.rounds}",
-                                                                   f"--num-draft-tokens {args.num_draft_tokens}"]
+                                                                   *([f"--num-draft-tokens {args.num_draft_tokens}"] if args.num_draft_tokens else [])]
     return words + ([f"--limit {args.limit}"] if args.limit else []) + [f"--max-tokens {args.max_tokens}"]
 
 
@@ -173,7 +177,7 @@ def main():
     parser.add_argument("--haast", type=Path, default=ROOT / "build" / "haast")
     parser.add_argument("--model", type=Path, default=default_model())
     parser.add_argument("--draft", type=Path, help="head folder; the model's own where left out")
-    parser.add_argument("--num-draft-tokens", type=int, default=4)
+    parser.add_argument("--num-draft-tokens", type=int, help="drafts of a round; what suits the processor where left out")
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--prompts", action="append", default=[], metavar="FILE.jsonl", help="may be given several times")
     parser.add_argument("--limit", type=int, help="only the first N prompts of each file")

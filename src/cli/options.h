@@ -13,15 +13,12 @@
 
 namespace haast::cli {
 
-// Drafts of a round by default: best or near it for the default model and head on CPUs.
-inline constexpr int kDefaultDraftTokens = 4;
-
 struct ModelFlags {
   std::string model;      // empty: the default model
   std::string draft;      // empty: the default head with the default model, else none
   std::string algorithm;  // "", "eagle3", "none"
   bool no_speculation = false;
-  int num_draft_tokens = kDefaultDraftTokens;
+  int num_draft_tokens = DefaultDraftTokens();
   std::string draft_quantisation = "auto";
   int threads = 0;
   std::string kv_dtype = "f16";

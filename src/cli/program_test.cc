@@ -62,7 +62,7 @@ TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
   EXPECT_GT(answer["timings"]["load_seconds"], 0.0);
   const json& speculation = answer["speculation"];
   EXPECT_EQ(speculation["algorithm"], "eagle3");
-  EXPECT_EQ(speculation["num_draft_tokens"], 4);
+  EXPECT_EQ(speculation["num_draft_tokens"], DefaultDraftTokens());
   EXPECT_GT(speculation["accepted"], 0);
   EXPECT_GT(speculation["tau"], 1.0);
   EXPECT_EQ(speculation["position_acceptance"].size(), 4u);
