@@ -9,6 +9,7 @@
 
 #include "cli/exit_code.h"
 #include "cli/program_harness.h"
+#include "haast/request.h"
 
 namespace haast::cli::testing {
 namespace {
@@ -65,7 +66,7 @@ TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
   EXPECT_EQ(speculation["num_draft_tokens"], DefaultDraftTokens());
   EXPECT_GT(speculation["accepted"], 0);
   EXPECT_GT(speculation["tau"], 1.0);
-  EXPECT_EQ(speculation["position_acceptance"].size(), 4u);
+  EXPECT_EQ(speculation["position_acceptance"].size(), static_cast<size_t>(DefaultDraftTokens()));
   EXPECT_TRUE(GenerateJson({"hello"})["logprobs"].is_null());
 }
 
@@ -206,7 +207,7 @@ TEST_F(ProgramTest, ChatAnswersLineByLine) {
   EXPECT_EQ(ran.code, kExitOk) << ran.err;
   EXPECT_THAT(ran.err, HasSubstr("system message: be brief"));
   size_t answers = 0;
-  for (size_t at = 0; (at = ran.err.find("8 tokens, ", at)) != std::string::npos; ++at) ++answers;
+  for (size_t at = 0; (at = ran.err.find("finished: length", at)) != std::string::npos; ++at) ++answers;
   EXPECT_EQ(answers, 2u) << ran.err;
   EXPECT_GE(std::count(ran.out.begin(), ran.out.end(), '\n'), 2);
 }
