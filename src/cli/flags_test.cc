@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/cpu.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -194,6 +195,17 @@ TEST(SpeculationFlagsTest, AlgorithmFollowsFlagsAndHead) {
   EXPECT_TRUE(CheckModelFlags(flags).has_value());
   flags.no_speculation = true;
   EXPECT_EQ(CheckModelFlags(flags).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(ThreadFlagsTest, FarMoreThreadsThanProcessorsAreRefused) {
+  ModelFlags flags;
+  flags.threads = 16;
+  EXPECT_TRUE(CheckModelFlags(flags).has_value());
+  flags.threads = 4 * base::UsableCpus() + 17;
+  const Status status = CheckModelFlags(flags);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().message, HasSubstr("--threads " + std::to_string(flags.threads)));
+  EXPECT_THAT(status.error().message, HasSubstr("0 for all"));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "cli/options.h"
 
-#include <sstream>
+#include <algorithm>
 
+#include "base/cpu.h"
 #include "base/format.h"
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
@@ -69,6 +70,13 @@ bool SpeculationOff(const ModelFlags& flags) { return flags.no_speculation || fl
 Status CheckModelFlags(const ModelFlags& flags) {
   if (flags.no_speculation && flags.algorithm == "eagle3") {
     return Err(ErrorCode::kInvalidArgument, "--no-speculation and --speculative-algorithm eagle3 contradict each other: give one of them");
+  }
+  // A few more threads than processors are slow; a thousand that wait for each other do not come back.
+  const int most = std::max(16, 4 * base::UsableCpus());
+  if (flags.threads > most) {
+    return Err(ErrorCode::kInvalidArgument,
+               "--threads {}: this process may use {} processors: expected at most {} threads, or 0 for all of them", flags.threads,
+               base::UsableCpus(), most);
   }
   return {};
 }
