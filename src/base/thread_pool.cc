@@ -18,7 +18,8 @@ void WaitWhile(const std::atomic<T>& value, T old) {
     if (value.load(std::memory_order_acquire) != old) return;
     CpuRelax();
   }
-  value.wait(old, std::memory_order_acquire);
+  // wait() may wake for another reason than a new value.
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace

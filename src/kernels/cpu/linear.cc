@@ -56,7 +56,7 @@ class Launch {
     for (int64_t part = 0; part < input_.rows; part += part_rows_) {
       const int64_t rows = std::min(part_rows_, input_.rows - part);
       if (all_prepare_) {
-        const int64_t mine = thread * rows;
+        const int64_t mine = thread * part_rows_;  // also in a shorter last part: others may still read the part before
         Prepare(part, rows, mine, 0, Blocks());
         Multiply(part, rows, mine, thread, threads);
         continue;
