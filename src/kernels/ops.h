@@ -22,11 +22,11 @@ namespace haast::kernels {
 struct PackedWeight {
   int64_t n = 0;
   int64_t k = 0;
-  DType dtype = DType::kF32;  // the numbers' precision: the source's dtype, or what it was quantised to
-  int layout = 0;             // private to the backend that packed it
-  Buffer data;                // repacked numbers; empty where the backend reads `source` in place
-  TensorView source;          // [N, K]; outlives this object only where `data` is empty
-  int64_t bytes_per_pass = 0; // bytes one product must read, for the roofline
+  DType dtype = DType::kF32;   // the numbers' precision: the source's dtype, or what it was quantised to
+  int layout = 0;              // private to the backend that packed it
+  Buffer data;                 // repacked numbers; empty where the backend reads `source` in place
+  TensorView source;           // [N, K]; outlives this object only where `data` is empty
+  int64_t bytes_per_pass = 0;  // bytes one product must read, for the roofline
 };
 
 // What `linear` does to its input rows before the product. Each is exactly the named op followed by a plain product, with
@@ -38,9 +38,9 @@ enum class Prologue {
 };
 
 struct LinearInput {
-  const float* x;      // [R, K]
-  int64_t ld_x;        // >= K
-  int64_t rows;        // R >= 0; any size (a prompt is a large R)
+  const float* x;  // [R, K]
+  int64_t ld_x;    // >= K
+  int64_t rows;    // R >= 0; any size (a prompt is a large R)
   Prologue prologue = Prologue::kNone;
   const float* norm_weight = nullptr;  // [K], kRmsNorm
   float eps = 0.0f;                    // kRmsNorm
@@ -49,11 +49,11 @@ struct LinearInput {
 
 // One product over the shared input: out[r, i] = dot(weight[i, :], input[r, :]) (+ bias[i]) (+ out[r, i]).
 struct LinearTask {
-  const PackedWeight* weight;      // [N, K]
-  float* out;                      // [R, N]
-  int64_t ld_out;                  // >= N
-  const float* bias = nullptr;     // [N]
-  bool accumulate = false;         // adds to what `out` holds: the residual stream
+  const PackedWeight* weight;   // [N, K]
+  float* out;                   // [R, N]
+  int64_t ld_out;               // >= N
+  const float* bias = nullptr;  // [N]
+  bool accumulate = false;      // adds to what `out` holds: the residual stream
 };
 
 // Scratch of `linear`: quantised activations. One per runner; sized once, so that no step allocates.
@@ -73,24 +73,24 @@ class Workspace {
 
 // Rotary embedding of q and k in place-order, then K and V written to the cache slots of this launch.
 struct RopeStoreArgs {
-  float* q;                   // [R, H, D], rotated in place
+  float* q;  // [R, H, D], rotated in place
   int64_t ld_q;
-  const float* k;             // [R, G, D]
+  const float* k;  // [R, G, D]
   int64_t ld_k;
-  const float* v;             // [R, G, D]
+  const float* v;  // [R, G, D]
   int64_t ld_v;
   int64_t rows;
   int num_heads;
   int num_kv_heads;
-  int head_dim;               // even, any size
-  bool interleaved;           // pairs (2i, 2i+1) instead of (i, i + D/2)
-  const int32_t* positions;   // [R]
-  const float* cos;           // [max_position, D/2]
-  const float* sin;           // [max_position, D/2]
-  const int32_t* out_slots;   // [R]
-  void* k_cache;              // [S, G, D] of kv_dtype, K after rotation
-  void* v_cache;              // [S, G, D]
-  DType kv_dtype;             // kF16 or kF32
+  int head_dim;              // even, any size
+  bool interleaved;          // pairs (2i, 2i+1) instead of (i, i + D/2)
+  const int32_t* positions;  // [R]
+  const float* cos;          // [max_position, D/2]
+  const float* sin;          // [max_position, D/2]
+  const int32_t* out_slots;  // [R]
+  void* k_cache;             // [S, G, D] of kv_dtype, K after rotation
+  void* v_cache;             // [S, G, D]
+  DType kv_dtype;            // kF16 or kF32
 };
 
 // Paged causal attention with grouped heads. The keys of row j (j-th of its sequence) of a causal sequence are the first
@@ -98,25 +98,25 @@ struct RopeStoreArgs {
 // entries, then, in ascending order, the entries of those rows of the sequence whose bit is set in tree_mask[row], itself
 // included; the arithmetic is that of a causal row over that list, so an accepted branch has the bits of plain decoding.
 struct AttentionArgs {
-  const float* q;              // [R, H, D]
+  const float* q;  // [R, H, D]
   int64_t ld_q;
-  float* out;                  // [R, H, D]
+  float* out;  // [R, H, D]
   int64_t ld_out;
-  const void* k_cache;         // [S, G, D] of kv_dtype
-  const void* v_cache;         // [S, G, D]
+  const void* k_cache;  // [S, G, D] of kv_dtype
+  const void* v_cache;  // [S, G, D]
   DType kv_dtype;
   int num_heads;
   int num_kv_heads;
   int head_dim;
-  float scale;                 // usually 1/sqrt(D)
-  int batch;                   // B
-  const int32_t* qo_indptr;    // [B+1]
-  const int32_t* kv_indptr;    // [B+1]
-  const int32_t* kv_indices;   // [kv_indptr[B]]
-  const uint8_t* tree_flags;   // [B], or null: all causal
-  const uint64_t* tree_mask;   // [R], read only where the flag is 1
-  int64_t max_kv_len;          // true maximum over the batch
-  float* scratch;              // attention_scratch(...) floats
+  float scale;                // usually 1/sqrt(D)
+  int batch;                  // B
+  const int32_t* qo_indptr;   // [B+1]
+  const int32_t* kv_indptr;   // [B+1]
+  const int32_t* kv_indices;  // [kv_indptr[B]]
+  const uint8_t* tree_flags;  // [B], or null: all causal
+  const uint64_t* tree_mask;  // [R], read only where the flag is 1
+  int64_t max_kv_len;         // true maximum over the batch
+  float* scratch;             // attention_scratch(...) floats
 };
 
 // Facts about one row of logits. Ties go to the lowest index. log_sum_exp is over all n, fixed order.
@@ -138,8 +138,8 @@ struct Ops {
   void (*linear)(const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace, base::ThreadPool& pool);
 
   // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight. out may be x. [R, K]
-  void (*rms_norm)(const float* x, int64_t ld_x, const float* weight, float eps, int64_t rows, int64_t k, float* out,
-                   int64_t ld_out, base::ThreadPool& pool);
+  void (*rms_norm)(const float* x, int64_t ld_x, const float* weight, float eps, int64_t rows, int64_t k, float* out, int64_t ld_out,
+                   base::ThreadPool& pool);
 
   void (*rope_store)(const RopeStoreArgs& args, base::ThreadPool& pool);
 

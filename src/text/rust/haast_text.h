@@ -56,9 +56,9 @@ typedef struct haast_gguf_vocab {
   haast_slice merge_text;
   const uint64_t* merge_ends; /* [merge_count] */
   size_t merge_count;
-  const float* scores; /* [token_count] or null */
+  const float* scores;  /* [token_count] or null */
   const int32_t* types; /* [token_count] or null */
-  int32_t unknown_id;  /* -1: none */
+  int32_t unknown_id;   /* -1: none */
   bool add_space_prefix;
 } haast_gguf_vocab;
 
@@ -73,13 +73,13 @@ int64_t haast_tokenizer_token_to_id(const haast_tokenizer* tokenizer, haast_slic
 
 /* What each token contributes to a text: enough to decode without this library. */
 typedef struct haast_table {
-  haast_bytes bytes;   /* all tokens' bytes, one after the other (not UTF-8 token by token) */
-  haast_ids byte_ends; /* [vocab] */
-  haast_bytes texts;   /* all tokens' spellings */
-  haast_ids text_ends; /* [vocab] */
-  haast_bytes special; /* [vocab] 1: special */
-  haast_ids prefix;    /* ids that the post-processor puts before a prompt */
-  haast_ids suffix;    /* and after */
+  haast_bytes bytes;      /* all tokens' bytes, one after the other (not UTF-8 token by token) */
+  haast_ids byte_ends;    /* [vocab] */
+  haast_bytes texts;      /* all tokens' spellings */
+  haast_ids text_ends;    /* [vocab] */
+  haast_bytes special;    /* [vocab] 1: special */
+  haast_ids prefix;       /* ids that the post-processor puts before a prompt */
+  haast_ids suffix;       /* and after */
   uint32_t leading_space; /* 0: kept; 1: one space at the start of a text is dropped; 2: all spaces of its first token are */
 } haast_table;
 haast_text_status haast_tokenizer_table(const haast_tokenizer* tokenizer, haast_table* out, haast_bytes* error);
