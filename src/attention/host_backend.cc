@@ -142,6 +142,7 @@ void HostBackend::Run(float* q, int64_t ld_q, const float* k, int64_t ld_k, cons
                   .kv_indptr = m.kv_indptr.data(),
                   .kv_indices = m.kv_indices.data(),
                   .tree_flags = any_tree_ ? m.tree_flags.data() : nullptr,
+                  .tree_cached = m.tree_cached.data(),
                   .tree_mask = m.tree_mask.data(),
                   .max_kv_len = m.max_kv_len,
                   .scratch = scratch_.as<float>()},

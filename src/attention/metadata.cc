@@ -39,6 +39,7 @@ void ForwardMetadata::Clear() {
   ClearVector(&out_slots);
   ClearVector(&positions);
   ClearVector(&tree_flags);
+  ClearVector(&tree_cached);
   ClearVector(&tree_mask);
   qo_indptr.push_back(0);
   kv_indptr.push_back(0);

@@ -24,7 +24,8 @@ struct ForwardMetadata {
   std::vector<int32_t> out_slots;     // [R] where this launch writes K and V
   std::vector<int32_t> positions;     // [R] absolute position of each row
   std::vector<uint8_t> tree_flags;    // [B] 0: causal, 1: tree_mask decides
-  std::vector<uint64_t> tree_mask;    // [R] bit j: may see row j of the same sequence (itself included)
+  std::vector<int32_t> tree_cached;   // [B] tree rows that earlier launches of the round wrote: the entries just before this launch's
+  std::vector<uint64_t> tree_mask;    // [R] bit j: may see row j of the same tree, cached rows first (itself included)
   int64_t max_q_len = 0;              // true maxima
   int64_t max_kv_len = 0;
 

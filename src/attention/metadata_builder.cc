@@ -1,6 +1,8 @@
 #include "attention/metadata_builder.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <limits>
 
 #ifdef HAAST_CHECKED
@@ -32,18 +34,22 @@ struct Where {
 
 int64_t PagesOf(int64_t tokens, int page_size) { return tokens / page_size + (tokens % page_size != 0 ? 1 : 0); }
 
+// KV entries that the launch reads and writes.
+int64_t Entries(const SequenceRows& sequence) { return sequence.kv_before + sequence.tree_cached + sequence.num_rows; }
+
 Status CheckTree(const Where& where, const SequenceRows& sequence) {
   const auto& parents = sequence.tree_parents;
-  if (parents.empty()) return {};
-  if (static_cast<int64_t>(parents.size()) != sequence.num_rows) {
-    return Err(ErrorCode::kInvalidArgument, "{}: {} tree parents for {} rows (sequence {} of {})", where.mode, parents.size(),
-               sequence.num_rows, where.sequence, where.batch);
+  const int64_t rows = Entries(sequence) - sequence.kv_before;
+  if (parents.empty() && sequence.tree_cached == 0) return {};
+  if (static_cast<int64_t>(parents.size()) != rows) {
+    return Err(ErrorCode::kInvalidArgument, "{}: {} tree parents for {} rows, {} of them cached (sequence {} of {})", where.mode,
+               parents.size(), rows, sequence.tree_cached, where.sequence, where.batch);
   }
-  if (sequence.num_rows > kMaxTreeRows) {
-    return Err(ErrorCode::kInvalidArgument, "{}: a tree of {} rows, at most {} fit the mask (sequence {} of {})", where.mode,
-               sequence.num_rows, kMaxTreeRows, where.sequence, where.batch);
+  if (rows > kMaxTreeRows) {
+    return Err(ErrorCode::kInvalidArgument, "{}: a tree of {} rows, at most {} fit the mask (sequence {} of {})", where.mode, rows,
+               kMaxTreeRows, where.sequence, where.batch);
   }
-  for (int64_t row = 0; row < sequence.num_rows; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     if (parents[row] < -1 || parents[row] >= row) {
       return Err(ErrorCode::kInvalidArgument,
                  "{}: row {} of the tree has parent {}, which must be -1 or an earlier row (sequence {} of {})", where.mode, row,
@@ -54,19 +60,20 @@ Status CheckTree(const Where& where, const SequenceRows& sequence) {
 }
 
 Status CheckSequence(const Where& where, int page_size, const SequenceRows& sequence) {
-  if (sequence.kv_before < 0 || sequence.num_rows < 0) {
+  if (sequence.kv_before < 0 || sequence.num_rows < 0 || sequence.tree_cached < 0) {
     return Err(ErrorCode::kInvalidArgument,
-               "{}: {} tokens before the launch and {} rows in it; both must be at least 0 (sequence {} of {})", where.mode,
-               sequence.kv_before, sequence.num_rows, where.sequence, where.batch);
+               "{}: {} tokens before the launch, {} cached tree rows and {} rows in it; all must be at least 0 (sequence {} of {})",
+               where.mode, sequence.kv_before, sequence.tree_cached, sequence.num_rows, where.sequence, where.batch);
   }
-  if (sequence.kv_before > kMaxInt32 || sequence.num_rows > kMaxInt32 - sequence.kv_before) {
+  // No sum of three numbers below 2^62 overflows.
+  if (std::max({sequence.kv_before, sequence.tree_cached, sequence.num_rows}) > kMaxInt32 || Entries(sequence) > kMaxInt32) {
     return Err(ErrorCode::kInvalidArgument, "{}: {} + {} tokens exceed the 32-bit limit {} (sequence {} of {})", where.mode,
                sequence.kv_before, sequence.num_rows, kMaxInt32, where.sequence, where.batch);
   }
-  const int64_t pages = PagesOf(sequence.kv_before + sequence.num_rows, page_size);
+  const int64_t pages = PagesOf(Entries(sequence), page_size);
   if (static_cast<int64_t>(sequence.pages.size()) < pages) {
     return Err(ErrorCode::kInvalidArgument, "{}: {} tokens need {} pages of {} slots but the sequence has {} (sequence {} of {})",
-               where.mode, sequence.kv_before + sequence.num_rows, pages, page_size, sequence.pages.size(), where.sequence, where.batch);
+               where.mode, Entries(sequence), pages, page_size, sequence.pages.size(), where.sequence, where.batch);
   }
   const int64_t num_addressable = (kMaxInt32 + 1) / page_size;
   for (int64_t i = 0; i < pages; ++i) {
@@ -85,7 +92,7 @@ Result<Totals> CheckAll(ForwardMode mode, int page_size, std::span<const Sequenc
   for (size_t b = 0; b < sequences.size(); ++b) {
     const SequenceRows& sequence = sequences[b];
     HAAST_RETURN_IF_ERROR(CheckSequence({name, b, sequences.size()}, page_size, sequence));
-    const int64_t kv_len = sequence.kv_before + sequence.num_rows;
+    const int64_t kv_len = Entries(sequence);
     totals.rows += sequence.num_rows;
     totals.entries += kv_len;
     totals.widest_row = std::max(totals.widest_row, PagesOf(kv_len, page_size));
@@ -128,10 +135,14 @@ void FillRows(const SequenceRows& sequence, int32_t* positions, uint64_t* masks)
     }
     return;
   }
-  for (int64_t row = 0; row < sequence.num_rows; ++row) {
+  std::array<uint64_t, kMaxTreeRows> seen;  // by every row of the tree, cached ones too
+  for (size_t row = 0; row < sequence.tree_parents.size(); ++row) {
     const int32_t parent = sequence.tree_parents[row];
-    positions[row] = parent < 0 ? before : positions[parent] + 1;
-    masks[row] = (parent < 0 ? 0 : masks[parent]) | uint64_t{1} << row;
+    seen[row] = (parent < 0 ? 0 : seen[static_cast<size_t>(parent)]) | uint64_t{1} << row;
+  }
+  for (int64_t row = 0; row < sequence.num_rows; ++row) {
+    masks[row] = seen[static_cast<size_t>(sequence.tree_cached + row)];
+    positions[row] = before + std::popcount(masks[row]) - 1;
   }
 }
 
@@ -154,6 +165,7 @@ Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRo
   int32_t* out_slots = Resize(&out->out_slots, totals.rows);
   int32_t* positions = Resize(&out->positions, totals.rows);
   uint8_t* tree_flags = Resize(&out->tree_flags, batch);
+  int32_t* tree_cached = Resize(&out->tree_cached, batch);
   uint64_t* tree_mask = Resize(&out->tree_mask, totals.rows);
 
   qo_indptr[0] = 0;
@@ -162,16 +174,17 @@ Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRo
     const SequenceRows& sequence = sequences[b];
     const int64_t row = qo_indptr[b];
     const int64_t entry = kv_indptr[b];
-    kv_len[b] = sequence.kv_before + sequence.num_rows;
+    kv_len[b] = Entries(sequence);
     qo_indptr[b + 1] = static_cast<int32_t>(row + sequence.num_rows);
     kv_indptr[b + 1] = static_cast<int32_t>(entry + kv_len[b]);
     FillSlots(sequence.pages, page_size, kv_len[b], kv_indices + entry);
-    std::copy_n(kv_indices + entry + sequence.kv_before, sequence.num_rows, out_slots + row);
+    std::copy_n(kv_indices + entry + kv_len[b] - sequence.num_rows, sequence.num_rows, out_slots + row);
     int32_t* table = block_table + b * totals.widest_row;
     const int64_t pages = PagesOf(kv_len[b], page_size);
     std::copy_n(sequence.pages.data(), pages, table);
     std::fill(table + pages, table + totals.widest_row, -1);
     tree_flags[b] = sequence.tree_parents.empty() ? 0 : 1;
+    tree_cached[b] = static_cast<int32_t>(sequence.tree_cached);
     FillRows(sequence, positions + row, tree_mask + row);
   }
   return {};

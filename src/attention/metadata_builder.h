@@ -11,16 +11,18 @@ namespace haast::attention {
 
 // One sequence of a launch. A causal sequence has `tree_parents` empty; row j stands at position kv_before + j. A tree
 // has one parent per row (index of a row of the same sequence, smaller than its own; -1 = child of the last committed
-// token); row j stands at position kv_before + depth(j) and sees the committed tokens, its ancestors and itself.
+// token); row j stands at position kv_before + depth(j) and sees the committed tokens, its ancestors and itself. A tree that
+// grows level by level launches its new rows only: the `tree_cached` rows before them were written by earlier launches.
 struct SequenceRows {
   std::span<const int32_t> pages;         // page ids in order, covering kv_before + num_rows tokens
-  int64_t kv_before = 0;                  // tokens whose KV is valid before this launch
+  int64_t kv_before = 0;                  // committed tokens: KV valid before this launch, tree rows not counted
   int64_t num_rows = 0;                   // query rows of this launch; their KV entries are written by it
-  std::span<const int32_t> tree_parents;  // [num_rows] or empty; at most 64 rows
+  std::span<const int32_t> tree_parents;  // [tree_cached + num_rows] or empty; at most 64 rows
+  int64_t tree_cached = 0;                // rows of the tree that are in the KV cache already; 0 without a tree
 };
 
 // Fills `out` (its memory is reused). Entry t of a sequence lives in slot pages[t / page_size] * page_size + t % page_size;
-// the rows of a tree occupy entries kv_before .. kv_before + num_rows - 1 in row order.
+// the rows of a tree, cached ones first, occupy the entries from kv_before on in row order.
 // Errors: too few pages, a parent that is not before its child, more than 64 tree rows, sizes beyond 32 bits.
 Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRows> sequences, ForwardMetadata* out);
 

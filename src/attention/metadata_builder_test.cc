@@ -97,6 +97,56 @@ TEST(BuildMetadata, TreeSeesAncestorsAndCountsDepth) {
   EXPECT_THAT(m.out_slots, ElementsAre(13, 14, 15, 16, 17, 18, 19)) << "slots are dense in row order, whatever the depth";
 }
 
+// The same tree launched whole, and level by level: every row has the same position, mask and slot.
+TEST(BuildMetadata, TreeGrowsLevelByLevel) {
+  const std::vector<int32_t> pages = {1, 2, 3};
+  const std::vector<int32_t> parents = {-1, -1, 0, 1, 1, 2, 3};
+  ForwardMetadata whole;
+  const SequenceRows tree{.pages = pages, .kv_before = 5, .num_rows = 7, .tree_parents = parents};
+  ASSERT_TRUE(BuildMetadata(ForwardMode::kDraftDecode, 4, {&tree, 1}, &whole));
+  int64_t cached = 0;
+  for (const int64_t level_end : {2, 5, 7}) {
+    const SequenceRows level{.pages = pages,
+                             .kv_before = 5,
+                             .num_rows = level_end - cached,
+                             .tree_parents = std::span(parents).first(static_cast<size_t>(level_end)),
+                             .tree_cached = cached};
+    ForwardMetadata m;
+    ASSERT_TRUE(BuildMetadata(ForwardMode::kDraftDecode, 4, {&level, 1}, &m));
+    EXPECT_THAT(m.kv_len, ElementsAre(5 + level_end));
+    EXPECT_THAT(m.tree_cached, ElementsAre(cached));
+    for (int64_t row = 0; row < level.num_rows; ++row) {
+      EXPECT_EQ(m.positions[row], whole.positions[cached + row]);
+      EXPECT_EQ(m.tree_mask[row], whole.tree_mask[cached + row]);
+      EXPECT_EQ(m.out_slots[row], whole.out_slots[cached + row]);
+    }
+    const LaunchShape shape{.q_rows = level.num_rows,
+                            .kv_rows = level.num_rows,
+                            .out_rows = level.num_rows,
+                            .pool_slots = 16,
+                            .page_owner = {},
+                            .sequence_owner = {}};
+    const Status checked = CheckLaunch(m, shape, CheckLevel::kFull);
+    EXPECT_TRUE(checked) << checked.error().message;
+    cached = level_end;
+  }
+}
+
+TEST(BuildMetadata, CachedTreeRowsAreRefusedWhereTheyCannotBe) {
+  const std::vector<int32_t> pages = {1, 2, 3};
+  const std::vector<int32_t> parents = {-1, 0, 1};
+  ForwardMetadata m;
+  auto refuses = [&](const SequenceRows& rows, const char* message) {
+    const Status status = BuildMetadata(ForwardMode::kDraftDecode, 4, {&rows, 1}, &m);
+    ASSERT_FALSE(status);
+    EXPECT_THAT(status.error().message, HasSubstr(message));
+  };
+  refuses({.pages = pages, .kv_before = 5, .num_rows = 2, .tree_parents = {}, .tree_cached = 1},
+          "0 tree parents for 3 rows, 1 of them cached");
+  refuses({.pages = pages, .kv_before = 5, .num_rows = 3, .tree_parents = parents, .tree_cached = 1}, "3 tree parents for 4 rows");
+  refuses({.pages = pages, .kv_before = 5, .num_rows = 3, .tree_parents = parents, .tree_cached = -1}, "-1 cached tree rows");
+}
+
 TEST(BuildMetadata, TreeOf64RowsUsesEveryBit) {
   const std::vector<int32_t> pages = {1, 2, 3, 4};
   std::vector<int32_t> parents(64);

@@ -56,6 +56,21 @@ Status CheckRowCounts(const ForwardMetadata& m, const LaunchShape& shape) {
   if (static_cast<int64_t>(m.tree_flags.size()) != m.batch()) {
     return Refuse(m, -1, "tree_flags has {} elements but kv_len has {}", m.tree_flags.size(), m.batch());
   }
+  if (static_cast<int64_t>(m.tree_cached.size()) != m.batch()) {
+    return Refuse(m, -1, "tree_cached has {} elements but kv_len has {}", m.tree_cached.size(), m.batch());
+  }
+  return {};
+}
+
+Status CheckTreeSize(const ForwardMetadata& m, int64_t b, int64_t q_len) {
+  const int64_t cached = m.tree_cached[b];
+  if (m.tree_flags[b] == 0 && cached != 0) return Refuse(m, b, "{} cached tree rows but no tree", cached);
+  if (cached < 0 || cached > m.kv_len[b] - q_len) {
+    return Refuse(m, b, "{} cached tree rows among {} KV entries before the launch", cached, m.kv_len[b] - q_len);
+  }
+  if (m.tree_flags[b] == 1 && cached + q_len > kMaxTreeRows) {
+    return Refuse(m, b, "a tree of {} rows, {} of them cached; at most {} fit the mask", cached + q_len, cached, kMaxTreeRows);
+  }
   return {};
 }
 
@@ -68,9 +83,7 @@ Status CheckLengths(const ForwardMetadata& m) {
     if (m.kv_len[b] != entries) return Refuse(m, b, "kv_len is {} but kv_indptr holds {} entries", m.kv_len[b], entries);
     if (entries < q_len) return Refuse(m, b, "kv_len {} is less than its {} query rows", entries, q_len);
     if (m.tree_flags[b] > 1) return Refuse(m, b, "tree flag is {}, neither 0 nor 1", m.tree_flags[b]);
-    if (m.tree_flags[b] == 1 && q_len > kMaxTreeRows) {
-      return Refuse(m, b, "a tree of {} rows, at most {} fit the mask", q_len, kMaxTreeRows);
-    }
+    HAAST_RETURN_IF_ERROR(CheckTreeSize(m, b, q_len));
     if (q_len > longest_q || q_sequence < 0) longest_q = q_len, q_sequence = b;
     if (entries > longest_kv || kv_sequence < 0) longest_kv = entries, kv_sequence = b;
   }
@@ -121,7 +134,7 @@ Status CheckEntry(const ForwardMetadata& m, const LaunchShape& shape, int64_t b,
 // A row sees itself and rows before it only; a wild bit would read KV of another sequence.
 Status CheckMaskWord(const ForwardMetadata& m, int64_t b, int64_t j) {
   const uint64_t word = m.tree_mask[m.qo_indptr[b] + j];
-  const uint64_t self = uint64_t{1} << j;
+  const uint64_t self = uint64_t{1} << (m.tree_cached[b] + j);
   if ((word & self) == 0) return Refuse(m, b, "tree_mask of row {} is {:#x}, which hides the row from itself", j, word);
   if ((word & ~(self | (self - 1))) != 0) {
     return Refuse(m, b, "tree_mask of row {} is {:#x}, which shows rows after it", j, word);
@@ -145,8 +158,9 @@ Status CheckNewRows(const ForwardMetadata& m, const LaunchShape& shape) {
         return Refuse(m, b, "row {} writes slot {} (out_slots) but is read from slot {} (kv_indices[{}])", row, slot, read,
                       m.kv_indptr[b] + before + j);
       }
-      if (m.positions[row] < before || m.positions[row] >= m.kv_len[b]) {
-        return Refuse(m, b, "row {} is at position {}, outside [{}, {})", row, m.positions[row], before, m.kv_len[b]);
+      const int64_t committed = before - m.tree_cached[b];
+      if (m.positions[row] < committed || m.positions[row] >= m.kv_len[b]) {
+        return Refuse(m, b, "row {} is at position {}, outside [{}, {})", row, m.positions[row], committed, m.kv_len[b]);
       }
       if (m.tree_flags[b] == 1) HAAST_RETURN_IF_ERROR(CheckMaskWord(m, b, j));
     }
@@ -157,15 +171,17 @@ Status CheckNewRows(const ForwardMetadata& m, const LaunchShape& shape) {
 // Ancestors of a visible row are visible too, and the position of a row is its depth below the committed tokens.
 Status CheckTreeRow(const ForwardMetadata& m, int64_t b, int64_t j) {
   const uint64_t* masks = m.tree_mask.data() + m.qo_indptr[b];
+  const int cached = m.tree_cached[b];  // their masks belong to earlier launches
+  const uint64_t ancestors = masks[j] & ~(uint64_t{1} << (cached + j));
+  const uint64_t launched = ancestors >> cached << cached;
   uint64_t closure = 0;
-  for (uint64_t rest = masks[j] & ~(uint64_t{1} << j); rest != 0; rest &= rest - 1) closure |= masks[std::countr_zero(rest)];
+  for (uint64_t rest = launched; rest != 0; rest &= rest - 1) closure |= masks[std::countr_zero(rest) - cached];
   if ((closure & ~masks[j]) != 0) {
     return Refuse(m, b, "tree_mask of row {} is {:#x} but the rows it shows also see {:#x}: not the ancestors of one row", j, masks[j],
                   closure & ~masks[j]);
   }
   // On one path every row sees all the rows of the path before it; siblings do not.
-  const uint64_t ancestors = masks[j] & ~(uint64_t{1} << j);
-  if (ancestors != 0 && masks[std::bit_width(ancestors) - 1] != ancestors) {
+  if (launched != 0 && masks[std::bit_width(ancestors) - 1 - cached] != ancestors) {
     return Refuse(m, b, "tree_mask of row {} is {:#x}, which shows rows of two branches", j, masks[j]);
   }
   return {};
@@ -179,9 +195,9 @@ Status CheckPositions(const ForwardMetadata& m) {
       const int64_t row = m.qo_indptr[b] + j;
       if (m.tree_flags[b] == 1) HAAST_RETURN_IF_ERROR(CheckTreeRow(m, b, j));
       const int64_t depth = m.tree_flags[b] == 1 ? std::popcount(m.tree_mask[row]) - 1 : j;
-      if (m.positions[row] != before + depth) {
-        return Refuse(m, b, "row {} is at position {} but {} tokens precede the launch and its depth is {}", row, m.positions[row], before,
-                      depth);
+      if (m.positions[row] != before - m.tree_cached[b] + depth) {
+        return Refuse(m, b, "row {} is at position {} but {} tokens precede the launch and its depth is {}", row, m.positions[row],
+                      before - m.tree_cached[b], depth);
       }
     }
   }
@@ -289,6 +305,7 @@ Status CompareMetadata(const ForwardMetadata& expected, const ForwardMetadata& a
   HAAST_RETURN_IF_ERROR(CompareArray("out_slots", expected.out_slots, actual.out_slots));
   HAAST_RETURN_IF_ERROR(CompareArray("positions", expected.positions, actual.positions));
   HAAST_RETURN_IF_ERROR(CompareArray("tree_flags", expected.tree_flags, actual.tree_flags));
+  HAAST_RETURN_IF_ERROR(CompareArray("tree_cached", expected.tree_cached, actual.tree_cached));
   HAAST_RETURN_IF_ERROR(CompareArray("tree_mask", expected.tree_mask, actual.tree_mask));
   HAAST_RETURN_IF_ERROR(CompareScalar("max_q_len", expected.max_q_len, actual.max_q_len));
   return CompareScalar("max_kv_len", expected.max_kv_len, actual.max_kv_len);

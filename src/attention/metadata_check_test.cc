@@ -78,6 +78,11 @@ const Refusal kRefusals[] = {
        l.m.kv_len = {7, 3, 14};
      },
      "kv_len 3 is less than its 4 query rows (sequence 1 of 3)"},
+    {"tree_cached size", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached.pop_back(); }, "tree_cached has 2 elements but kv_len has 3"},
+    {"cached rows without a tree", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached[0] = 1; }, "1 cached tree rows but no tree"},
+    {"cached rows", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached[1] = 8; }, "8 cached tree rows among 7 KV entries before"},
+    {"negative cached rows", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached[1] = -1; }, "-1 cached tree rows among 7"},
+    {"stale cached rows", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached[1] = 2; }, "which hides the row from itself"},
     {"tree flag", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_flags[2] = 0x7f; }, "tree flag is 127, neither 0 nor 1 (sequence 2 of 3)"},
     {"max_q_len", CheckLevel::kLaunch, [](Launch& l) { l.m.max_q_len = 0; },
      "max_q_len is 0 but the longest sequence has 6 query rows (sequence 2 of 3)"},
@@ -176,7 +181,7 @@ TEST(CheckLaunch, TreeOf65RowsIsRefused) {
   const Status status = CheckLaunch(
       m, {.q_rows = 65, .kv_rows = 65, .out_rows = 65, .pool_slots = 96, .page_owner = {}, .sequence_owner = {}}, CheckLevel::kLaunch);
   ASSERT_FALSE(status);
-  EXPECT_THAT(status.error().message, HasSubstr("a tree of 65 rows, at most 64 fit the mask"));
+  EXPECT_THAT(status.error().message, HasSubstr("a tree of 65 rows, 0 of them cached; at most 64 fit the mask"));
 }
 
 TEST(CheckLaunch, WritersDoNotCollide) {
@@ -245,6 +250,7 @@ TEST(CheckLaunch, NoSingleElementCanBeWrong) {
   refuses_each("out_slots", launch.m.out_slots);
   refuses_each("positions", launch.m.positions);
   refuses_each("tree_flags", launch.m.tree_flags);
+  refuses_each("tree_cached", launch.m.tree_cached);
   std::vector<uint64_t>& mask = launch.m.tree_mask;
   for (int row = 1; row < 5; ++row) {  // the rows of the tree; causal rows ignore their word
     for (int bit = 0; bit < 64; ++bit) {
@@ -269,6 +275,7 @@ TEST(CompareMetadata, NamesTheFirstDifference) {
       {[](ForwardMetadata& m) { m.out_slots.pop_back(); }, "out_slots: expected 11 elements, got 10"},
       {[](ForwardMetadata& m) { m.positions[0] = 5; }, "positions[0]: expected 6, got 5"},
       {[](ForwardMetadata& m) { m.tree_flags[1] = 0; }, "tree_flags[1]: expected 1, got 0"},
+      {[](ForwardMetadata& m) { m.tree_cached[1] = 3; }, "tree_cached[1]: expected 0, got 3"},
       {[](ForwardMetadata& m) { m.tree_mask[2] = 0; }, "tree_mask[2]: expected 3, got 0"},
       {[](ForwardMetadata& m) { m.max_q_len = 7; }, "max_q_len: expected 6, got 7"},
       {[](ForwardMetadata& m) { m.max_kv_len = 7; }, "max_kv_len: expected 11, got 7"},

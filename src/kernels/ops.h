@@ -94,9 +94,10 @@ struct RopeStoreArgs {
 };
 
 // Paged causal attention with grouped heads. The keys of row j (j-th of its sequence) of a causal sequence are the first
-// kv_len - q_len + j + 1 entries of its kv_indices. Of a tree sequence (tree_flags[b] = 1): the first kv_len - q_len
-// entries, then, in ascending order, the entries of those rows of the sequence whose bit is set in tree_mask[row], itself
-// included; the arithmetic is that of a causal row over that list, so an accepted branch has the bits of plain decoding.
+// kv_len - q_len + j + 1 entries of its kv_indices. A tree sequence (tree_flags[b] = 1) ends with the entries of its tree:
+// tree_cached[b] rows of earlier launches, then the q_len rows of this one. The keys of a row are the entries before the tree,
+// then, in ascending order, those of the tree whose bit is set in tree_mask[row], itself included; the arithmetic is that of
+// a causal row over that list, so an accepted branch has the bits of plain decoding.
 struct AttentionArgs {
   const float* q;  // [R, H, D]
   int64_t ld_q;
@@ -108,15 +109,16 @@ struct AttentionArgs {
   int num_heads;
   int num_kv_heads;
   int head_dim;
-  float scale;                // usually 1/sqrt(D)
-  int batch;                  // B
-  const int32_t* qo_indptr;   // [B+1]
-  const int32_t* kv_indptr;   // [B+1]
-  const int32_t* kv_indices;  // [kv_indptr[B]]
-  const uint8_t* tree_flags;  // [B], or null: all causal
-  const uint64_t* tree_mask;  // [R], read only where the flag is 1
-  int64_t max_kv_len;         // true maximum over the batch
-  float* scratch;             // attention_scratch(...) floats
+  float scale;                 // usually 1/sqrt(D)
+  int batch;                   // B
+  const int32_t* qo_indptr;    // [B+1]
+  const int32_t* kv_indptr;    // [B+1]
+  const int32_t* kv_indices;   // [kv_indptr[B]]
+  const uint8_t* tree_flags;   // [B], or null: all causal
+  const int32_t* tree_cached;  // [B], read only where the flag is 1
+  const uint64_t* tree_mask;   // [R], read only where the flag is 1
+  int64_t max_kv_len;          // true maximum over the batch
+  float* scratch;              // attention_scratch(...) floats
 };
 
 // Facts about one row of logits. Ties go to the lowest index. log_sum_exp is over all n, fixed order.

@@ -19,6 +19,7 @@ std::span<const AttentionCase> AttentionCases() {
       {"tree", 9, 3, 64, kF16, {{0, 5, true}, {130, 20, true}, {300, 4, true}}},
       {"tree over a split edge", 9, 3, 64, kF16, {{120, 24, true}, {128, 8, true}, {127, 64, true}}},
       {"tree beside prefill", 4, 2, 64, kF16, {{90, 12, true}, {10, 120}, {257, 1}}},
+      {"levels of a tree", 9, 3, 64, kF16, {{130, 4, true, 8}, {121, 8, true, 24}, {0, 1, true, 63}, {50, 1}}},
       {"group 1", 4, 4, 128, kF16, {{200, 4}, {30, 6, true}}},
       {"group 16", 16, 1, 256, kF16, {{140, 4}, {5, 9}}},
       {"group 5, head_dim 80", 10, 2, 80, kF16, {{200, 5}, {131, 6, true}}},

@@ -14,6 +14,7 @@ struct SequenceCase {
   int before;
   int rows;
   bool tree = false;
+  int cached = 0;  // rows of the tree that earlier launches wrote
 };
 
 struct AttentionCase {

@@ -66,17 +66,19 @@ std::vector<uint8_t> Weights(int64_t rows, int64_t k, DType dtype, uint64_t seed
 
 AttentionInputs::AttentionInputs(const AttentionCase& attention_case, uint64_t seed) : shape(attention_case) {
   for (const SequenceCase& sequence : shape.sequences) {
-    const int keys = sequence.before + sequence.rows;
-    const int first_row = qo_indptr.back();
-    qo_indptr.push_back(first_row + sequence.rows);
+    const int keys = sequence.before + sequence.cached + sequence.rows;
+    qo_indptr.push_back(qo_indptr.back() + sequence.rows);
     kv_indptr.push_back(kv_indptr.back() + keys);
     max_kv_len = std::max<int64_t>(max_kv_len, keys);
     tree_flags.push_back(sequence.tree ? 1 : 0);
-    for (int j = 0; j < sequence.rows; ++j) {
+    tree_cached.push_back(sequence.cached);
+    std::vector<uint64_t> masks;
+    for (int j = 0; j < sequence.cached + sequence.rows; ++j) {
       const uint64_t own = uint64_t{1} << (j % 64);
       const int parent = static_cast<int>(Mix(seed + static_cast<uint64_t>(j)) % static_cast<uint64_t>(j + 1)) - 1;
-      tree_mask.push_back(own | (sequence.tree && parent >= 0 ? tree_mask[static_cast<size_t>(first_row + parent)] : 0));
+      masks.push_back(own | (sequence.tree && parent >= 0 ? masks[static_cast<size_t>(parent)] : 0));
     }
+    tree_mask.insert(tree_mask.end(), masks.begin() + sequence.cached, masks.end());
   }
   // A stride that has no factor in common with the pool scatters the slots.
   slots = kv_indptr.back() + 5;
@@ -117,6 +119,7 @@ AttentionArgs AttentionInputs::Args(float* out, float* scratch) const {
           .kv_indptr = kv_indptr.data(),
           .kv_indices = kv_indices.data(),
           .tree_flags = tree_flags.data(),
+          .tree_cached = tree_cached.data(),
           .tree_mask = tree_mask.data(),
           .max_kv_len = max_kv_len,
           .scratch = scratch};
@@ -127,7 +130,7 @@ std::vector<int32_t> AttentionInputs::VisibleSlots(int b, int j) const {
   const int32_t* entries = kv_indices.data() + kv_indptr[static_cast<size_t>(b)];
   std::vector<int32_t> visible(entries, entries + sequence.before);
   const uint64_t mask = tree_mask[static_cast<size_t>(qo_indptr[static_cast<size_t>(b)] + j)];
-  for (int other = 0; other < sequence.rows; ++other) {
+  for (int other = 0; other < sequence.cached + sequence.rows; ++other) {
     if (sequence.tree ? ((mask >> other) & 1) != 0 : other <= j) visible.push_back(entries[sequence.before + other]);
   }
   return visible;

@@ -34,6 +34,7 @@ class AttentionInputs {
   std::vector<int32_t> kv_indptr{0};
   std::vector<int32_t> kv_indices;
   std::vector<uint8_t> tree_flags;
+  std::vector<int32_t> tree_cached;
   std::vector<uint64_t> tree_mask;
   int64_t slots = 0;
   int64_t max_kv_len = 0;

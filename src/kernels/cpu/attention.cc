@@ -67,7 +67,7 @@ struct Sequence {
   int64_t first_row;
   int64_t rows;
   int64_t keys;
-  int64_t before;             // entries that every row sees
+  int64_t before;             // entries that every row sees, whichever tree rows follow
   const int32_t* entries;     // [keys]
   const uint64_t* tree_mask;  // [rows], null: causal
   int64_t splits;
@@ -79,7 +79,8 @@ struct Sequence {
   // Keys of row j.
   int64_t Length(int64_t j) const {
     if (tree_mask == nullptr) return before + j + 1;
-    const uint64_t known = rows >= 64 ? ~uint64_t{0} : (uint64_t{1} << rows) - 1;
+    const int64_t tree_rows = keys - before;
+    const uint64_t known = tree_rows >= 64 ? ~uint64_t{0} : (uint64_t{1} << tree_rows) - 1;
     return before + std::popcount(tree_mask[j] & known);
   }
   // Entries that stand at the same place in the list of every row that sees them.
@@ -155,11 +156,12 @@ bool Launch::Cursor::Next(Sequence* out) {
   s.first_row = args.qo_indptr[b];
   s.rows = args.qo_indptr[b + 1] - s.first_row;
   s.keys = args.kv_indptr[b + 1] - args.kv_indptr[b];
-  s.before = s.keys - s.rows;
+  const bool tree = args.tree_flags != nullptr && args.tree_flags[b] != 0;
+  s.before = s.keys - s.rows - (tree ? args.tree_cached[b] : 0);
   s.entries = args.kv_indices + args.kv_indptr[b];
-  s.tree_mask = args.tree_flags != nullptr && args.tree_flags[b] != 0 ? args.tree_mask + s.first_row : nullptr;
+  s.tree_mask = tree ? args.tree_mask + s.first_row : nullptr;
   HAAST_CHECK(s.rows >= 0 && s.before >= 0) << "sequence " << b << ": " << s.rows << " rows, " << s.keys << " keys";
-  HAAST_CHECK(s.tree_mask == nullptr || s.rows <= 64) << "a tree of " << s.rows << " rows";
+  HAAST_CHECK(s.tree_mask == nullptr || s.keys - s.before <= 64) << "a tree of " << s.keys - s.before << " rows";
   s.splits = SplitsOf(s.keys);
   s.blocks = (s.rows + launch_.block_rows_ - 1) / launch_.block_rows_;
   s.spread = s.splits > 1 && s.rows <= spread_rows_;

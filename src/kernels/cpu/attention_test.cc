@@ -242,6 +242,7 @@ TEST(Attention, HighestSlotsOfALargePoolEqualASmallPool) {
                    .kv_indptr = indptr,
                    .kv_indices = slots.data(),
                    .tree_flags = nullptr,
+                   .tree_cached = nullptr,
                    .tree_mask = nullptr,
                    .max_kv_len = rows,
                    .scratch = scratch.data()},

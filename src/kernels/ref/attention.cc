@@ -49,12 +49,12 @@ void LoadEntries(const AttentionArgs& args, const void* cache, const int32_t* en
 // The entries (indices into the sequence's kv_indices) that row j of sequence b sees, in order.
 void VisibleEntries(const AttentionArgs& args, int b, int64_t j, std::vector<int64_t>* visible) {
   const int64_t q_len = args.qo_indptr[b + 1] - args.qo_indptr[b];
-  const int64_t before = args.kv_indptr[b + 1] - args.kv_indptr[b] - q_len;
+  const int64_t entries = args.kv_indptr[b + 1] - args.kv_indptr[b];
   const bool tree = args.tree_flags != nullptr && args.tree_flags[b] != 0;
+  const int64_t before = entries - q_len - (tree ? args.tree_cached[b] : 0);
   visible->clear();
-  for (int64_t t = 0; t < before + q_len; ++t) {
-    const bool own = t - before == j;
-    const bool seen = t < before || (tree ? ((args.tree_mask[args.qo_indptr[b] + j] >> (t - before)) & 1) != 0 : t - before < j || own);
+  for (int64_t t = 0; t < entries; ++t) {
+    const bool seen = t < before || (tree ? ((args.tree_mask[args.qo_indptr[b] + j] >> (t - before)) & 1) != 0 : t - before <= j);
     if (seen) visible->push_back(t);
   }
 }

@@ -71,6 +71,7 @@ TEST(Ref, AttentionByHand) {
                       .kv_indptr = kv,
                       .kv_indices = slots,
                       .tree_flags = nullptr,
+                      .tree_cached = nullptr,
                       .tree_mask = nullptr,
                       .max_kv_len = 2,
                       .scratch = nullptr},
