@@ -225,8 +225,8 @@ TEST_F(EngineTest, RefusesWhatCanNeverRunAndHarmsNobody) {
       {"max_tokens = 0", [](Request* r) { r->max_tokens = 0; }},
       {"max_tokens = -9223372036854775808", [](Request* r) { r->max_tokens = INT64_MIN; }},
       {"logprobs = 21", [](Request* r) { r->logprobs = 21; }},
-      {"num_draft_tokens = 8", [](Request* r) { r->speculation = {SpeculativeAlgorithm::kEagle3, 8}; }},
-      {"num_draft_tokens = 0", [](Request* r) { r->speculation = {SpeculativeAlgorithm::kEagle3, 0}; }},
+      {"= 64: expected 1 to 63", [](Request* r) { r->speculation = {SpeculativeAlgorithm::kEagle3, 64}; }},
+      {"= 0: expected 1 to 63", [](Request* r) { r->speculation = {SpeculativeAlgorithm::kEagle3, 0}; }},
       {"temperature", [](Request* r) { r->sampling.temperature = NAN; }},
       {"KV pages", [](Request* r) { r->max_tokens = 500; }},
       {"KV pages", [](Request* r) { r->max_tokens = INT64_MAX; }},
@@ -256,7 +256,7 @@ TEST_F(EngineTest, WithoutAHeadSpeculationIsRefused) {
   auto engine = MustCreate(options_);
   const auto id = engine->Submit(Drafted());
   ASSERT_FALSE(id);
-  EXPECT_NE(id.error().message.find("no draft head"), std::string::npos);
+  EXPECT_NE(id.error().message.find("has not loaded an EAGLE-3 head"), std::string::npos);
   EXPECT_EQ(RunRequests(*engine, {request_})[0].tokens.size(), 40u);
 }
 

@@ -111,6 +111,17 @@ class Exactness : public ::testing::TestWithParam<Case> {
     return requests;
   }
 
+  // Every kind of drafter and shape, in turn.
+  std::vector<Request> WithMixedDrafters(size_t first) const {
+    const SpeculationParams kinds[] = {{SpeculativeAlgorithm::kEagle3, 8, 2},     {SpeculativeAlgorithm::kNgram, 5},
+                                       {SpeculativeAlgorithm::kDraftModel, 4},    {SpeculativeAlgorithm::kEagle3, 32, 4, 4},
+                                       {SpeculativeAlgorithm::kSuffix, 12, 3, 6}, {SpeculativeAlgorithm::kNone},
+                                       {SpeculativeAlgorithm::kEagle3, 63, 8, 8}, {SpeculativeAlgorithm::kEagle3, 5}};
+    std::vector<Request> requests = requests_;
+    for (size_t i = 0; i < requests.size(); ++i) requests[i].speculation = kinds[(first + i) % std::size(kinds)];
+    return requests;
+  }
+
   void ExpectAll(const std::vector<Answer>& answers, const std::string& what) const {
     for (size_t i = 0; i < answers.size(); ++i) ExpectSameBits(reference_[i], answers[i], what + ", request " + std::to_string(i));
   }
@@ -163,6 +174,33 @@ TEST_P(Exactness, MixedBatchesAndLateArrivals) {
   }
 }
 
+TEST_P(Exactness, TreesOfEveryShapeAlone) {
+  auto engine = MustCreate(options_);
+  for (const SpeculationParams& shape : {SpeculationParams{SpeculativeAlgorithm::kEagle3, 2, 2, 1},
+                                         {SpeculativeAlgorithm::kEagle3, 8, 3},
+                                         {SpeculativeAlgorithm::kEagle3, 16, 4, 3},
+                                         {SpeculativeAlgorithm::kEagle3, 63, 16, 5}}) {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      Request request = requests_[i];
+      request.speculation = shape;
+      const Answer answer = RunRequests(*engine, {request})[0];
+      ExpectSameBits(reference_[i], answer, "tree of " + std::to_string(shape.num_draft_tokens) + ", request " + std::to_string(i));
+    }
+  }
+}
+
+TEST_P(Exactness, EveryDrafterInOneBatch) {
+  EngineOptions options = options_;
+  options.draft_model = options.model;  // drafts what the target would say: everything is accepted
+  for (const int chunk : {64, 4096}) {
+    options.prefill_chunk = chunk;
+    for (const size_t first : {0, 3, 5}) {
+      auto engine = MustCreate(options);
+      ExpectAll(RunRequests(*engine, WithMixedDrafters(first)), "drafters from " + std::to_string(first));
+    }
+  }
+}
+
 TEST_P(Exactness, OtherKernelsGiveTheirOwnExactness) {
   EngineOptions options = options_;
   options.backend = "ref";
@@ -184,6 +222,37 @@ TEST_P(Exactness, EchoHeadsHaveDraftsAcceptedAndRejected) {
   EXPECT_GT(stats.accepted, stats.drafted / 50);
   EXPECT_LT(stats.accepted, stats.drafted);
   EXPECT_EQ(stats.emitted, stats.accepted + stats.rounds);
+}
+
+TEST_P(Exactness, TheModelItselfAsDraftModelIsAlwaysRight) {
+  EngineOptions options = options_;
+  options.draft_model = options.model;
+  auto engine = MustCreate(options);
+  std::vector<Request> requests = requests_;
+  for (Request& request : requests) {
+    request.sampling.temperature = 0.0f;
+    request.speculation = {SpeculativeAlgorithm::kDraftModel, 4};
+  }
+  RunRequests(*engine, requests);
+  const SpeculationStats stats = engine->stats().speculation;
+  EXPECT_EQ(stats.accepted, stats.drafted);
+  EXPECT_GT(stats.drafted, 0);
+}
+
+// An echo head says the same as a chain and, in a tree, something else besides: branches that are not the first get accepted.
+TEST_P(Exactness, OtherBranchesThanTheFirstAreAccepted) {
+  if (!GetParam().head.echo) return;
+  auto engine = MustCreate(options_);
+  std::vector<Request> requests = requests_;
+  for (Request& request : requests) request.speculation = {SpeculativeAlgorithm::kEagle3, 40, 8, 3};
+  int64_t other_branches = 0;
+  for (const Request& request : requests) ASSERT_TRUE(engine->Submit(request));
+  while (!engine->idle()) {
+    for (const Event& event : engine->Step()) {
+      for (size_t i = 0; i < event.accepted.size(); ++i) other_branches += event.accepted[i] != static_cast<int32_t>(i);
+    }
+  }
+  EXPECT_GT(other_branches, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(TinyModels, Exactness, ::testing::ValuesIn(Cases()),

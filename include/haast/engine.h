@@ -21,7 +21,8 @@ enum class KvDtype { kF16, kF32 };
 
 struct EngineOptions {
   std::string model;                        // GGUF file or Hugging Face folder
-  std::string draft;                        // EAGLE-3 head folder; empty: no speculation possible
+  std::string draft;                        // EAGLE head folder (EAGLE-1, 2, 3 or 3.1); empty: none
+  std::string draft_model;                  // GGUF file or folder of a smaller model of the same vocabulary; empty: none
   std::string backend = "cpu";              // "cpu", or "ref": the naive fp32 definition of correct
   std::string draft_quantisation = "auto";  // head weights at load: "auto" (q8_0, lm_head q4_1), "q8_0", "q4_1", "none"
   int threads = 0;                          // 0: every processor this process may use
@@ -33,16 +34,25 @@ struct EngineOptions {
   int prefill_chunk = 512;  // prompt tokens a step may take, all requests together
 };
 
+// One drafter's part in the speculation of all requests.
+struct DrafterStats {
+  std::string name;  // "eagle3", "ngram", ...
+  SpeculationStats speculation;
+  double seconds = 0.0;         // spent drafting
+  double wasted_seconds = 0.0;  // of those, the share of drafts that were not accepted
+};
+
 struct EngineStats {
   int64_t steps = 0;
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t free_pages = 0;
   int64_t total_pages = 0;       // without the reserved one
-  SpeculationStats speculation;  // finished and running requests
-  double draft_seconds = 0.0;    // draft decode and draft extend
-  double target_seconds = 0.0;   // target launches
-  double sample_seconds = 0.0;   // acceptance and sampling
+  SpeculationStats speculation;  // finished and running requests, all drafters
+  std::vector<DrafterStats> drafters;
+  double draft_seconds = 0.0;   // draft decode and draft extend
+  double target_seconds = 0.0;  // target launches
+  double sample_seconds = 0.0;  // acceptance and sampling
 };
 
 class Engine {

@@ -48,8 +48,10 @@ struct RequestTimings {
 struct Event {
   RequestId request = 0;
   std::vector<TokenOutput> tokens;  // new tokens in order
-  std::vector<int32_t> drafts;      // what was drafted for this round, in order
-  int num_accepted = 0;             // how many of `drafts` were accepted and emitted
+  std::vector<int32_t> drafts;      // what was drafted for this round, in the order of the verified rows
+  std::vector<int32_t> parents;     // [drafts] draft that each hangs under, -1: the newest token; empty for a chain
+  std::vector<int32_t> accepted;    // indices of the drafts that were accepted and emitted, in order
+  int num_accepted = 0;             // how many
   FinishReason finish = FinishReason::kNone;
   std::string error;             // with kError: what was wrong, with numbers and the remedy
   SpeculationStats speculation;  // of the whole request, with its last event

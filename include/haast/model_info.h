@@ -14,7 +14,7 @@ struct ModelInfo {
   std::string path;
   std::string format;  // "GGUF v3", "safetensors"
   std::string name;
-  std::string architecture;  // "llama", "eagle3"
+  std::string architecture;  // "llama", "eagle3", "eagle" (EAGLE-1 and 2)
   int64_t file_bytes = 0;
   int64_t parameters = 0;
   int num_layers = 0;

@@ -20,14 +20,30 @@ struct SamplingParams {
   uint64_t seed = 0;
 };
 
-enum class SpeculativeAlgorithm { kNone, kEagle3 };
+enum class SpeculativeAlgorithm {
+  kNone,
+  kEagle3,      // an EAGLE-3 or EAGLE-3.1 head
+  kEagle,       // an EAGLE-1 or EAGLE-2 head
+  kDraftModel,  // a second model of the same vocabulary; chains only
+  kNgram,       // prompt lookup in the request's own tokens; chains only
+  kSuffix       // the likeliest continuations in the request's own tokens and those of finished requests
+};
+inline constexpr int kNumSpeculativeAlgorithms = 6;
+const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm);  // "none", "eagle3", "eagle", "draft_model", "ngram", "suffix"
+
+// Most drafts of a round: with the root 64 rows, one word of the tree mask.
+inline constexpr int kMaxDraftTokens = 63;
 
 // Drafts of a round that pay on this processor's kernels: 3 where four rows cost hardly more than one (AVX-512 VNNI), else 2.
 int DefaultDraftTokens();
 
+// A round drafts a chain, or with top_k > 1 a tree: `depth` levels are expanded, `top_k` nodes of each, and the best
+// `num_draft_tokens` nodes are verified (EAGLE-2, Li et al. 2024). What is generated never depends on any of it.
 struct SpeculationParams {
   SpeculativeAlgorithm algorithm = SpeculativeAlgorithm::kNone;
-  int num_draft_tokens = 3;  // drafts of a round, the root excluded: 1..7. Verification then has one row more
+  int num_draft_tokens = 3;  // drafts of a round, the root excluded: 1..63. Verification then has one row more
+  int top_k = 1;             // children of a node: 1..16; 1: a chain
+  int depth = 0;             // levels of a tree: 1..16; 0: num_draft_tokens for a chain, at most 5 for a tree
 };
 
 struct Request {

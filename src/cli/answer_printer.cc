@@ -26,8 +26,11 @@ std::string AnswerPrinter::Plain(const StepText& text) const {
 
 std::string AnswerPrinter::Painted(const Event& event, const StepText& text) const {
   std::vector<std::string> rejected;
-  for (size_t i = static_cast<size_t>(event.num_accepted); i < event.drafts.size(); ++i) {
-    rejected.push_back(generator_.TokenText(event.drafts[i]));
+  // Of a chain all that came after the accepted ones; of a tree those that the bonus token was drawn instead of.
+  const int32_t last = event.accepted.empty() ? -1 : event.accepted.back();
+  for (size_t i = 0; i < event.drafts.size(); ++i) {
+    const bool shown = event.parents.empty() ? static_cast<int>(i) >= event.num_accepted : event.parents[i] == last;
+    if (shown) rejected.push_back(generator_.TokenText(event.drafts[i]));
   }
   std::vector<Segment> segments = DraftSegments(event, text.pieces, rejected);
   segments.push_back({Mark::kTarget, text.tail});

@@ -103,13 +103,14 @@ Result<std::vector<PromptFile>> ReadFiles(const BenchFlags& flags) {
   return files;
 }
 
-Result<std::vector<FileReport>> BenchFiles(const EngineOptions& options, const std::vector<PromptFile>& files,
-                                           const SpeculationBenchOptions& bench, Streams& streams) {
+Result<std::vector<FileReport>> BenchFiles(const EngineOptions& options, const std::vector<PromptFile>& files, const ModelFlags& flags,
+                                           SpeculationBenchOptions* bench, Streams& streams) {
   HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(options, streams.err));
+  bench->request.speculation = ToSpeculation(flags, generator->engine().draft());
   const InterruptScope interrupts;
   std::vector<FileReport> reports;
   for (const PromptFile& file : files) {
-    HAAST_ASSIGN_OR_RETURN(FileReport report, BenchFile(*generator, file, bench, ProgressOn(streams.err)));
+    HAAST_ASSIGN_OR_RETURN(FileReport report, BenchFile(*generator, file, *bench, ProgressOn(streams.err)));
     reports.push_back(std::move(report));
   }
   EndProgress(streams.err);
@@ -131,8 +132,9 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
   HAAST_ASSIGN_OR_RETURN(const std::vector<PromptFile> files, ReadFiles(flags));
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
-  if (!files.empty() && paths.draft.empty()) {
-    return Err(ErrorCode::kInvalidArgument, "--prompts needs a head for {}: give --draft HEAD", paths.model);
+  if (!files.empty() && flags.model.algorithm.empty() && paths.draft.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--prompts needs a head for {}: give --draft HEAD, or another --speculative-algorithm",
+               paths.model);
   }
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   Json json = Json::object();
@@ -152,12 +154,11 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
     options.max_batch = std::max(options.max_batch, flags.concurrency);
     SpeculationBenchOptions bench;
     bench.request.sampling = ToSampling(flags.sampling);
-    bench.request.speculation = ToSpeculation(flags.model, /*has_head=*/true);
     bench.request.max_tokens = flags.sampling.max_tokens;
     bench.request.ignore_eos = flags.sampling.ignore_eos;
     bench.repeats = flags.steps.repeats;
     bench.concurrency = flags.concurrency;
-    HAAST_ASSIGN_OR_RETURN(const std::vector<FileReport> reports, BenchFiles(options, files, bench, streams));
+    HAAST_ASSIGN_OR_RETURN(const std::vector<FileReport> reports, BenchFiles(options, files, flags.model, &bench, streams));
     json["speculation"] = SpeculationBenchJson(reports, bench);
     if (!flags.json) streams.out.WriteText(SpeculationText(reports));
     if (Total(reports).different > 0) exit_code = kExitRuntime;

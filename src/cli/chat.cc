@@ -24,8 +24,8 @@ struct ChatFlags {
 
 class Chat {
  public:
-  Chat(Generator& generator, const ChatFlags& flags, bool has_head, Streams& streams)
-      : generator_(generator), flags_(flags), has_head_(has_head), streams_(streams), session_(flags.system) {}
+  Chat(Generator& generator, const ChatFlags& flags, Streams& streams)
+      : generator_(generator), flags_(flags), streams_(streams), session_(flags.system) {}
 
   int Loop(LineSource& lines) {
     const InterruptScope interrupts;
@@ -71,7 +71,7 @@ class Chat {
     TextRequest request;
     HAAST_ASSIGN_OR_RETURN(request.prompt, generator_.EncodeChat(session_.messages()));
     request.sampling = ToSampling(flags_.sampling);
-    request.speculation = ToSpeculation(flags_.model, has_head_);
+    request.speculation = ToSpeculation(flags_.model, generator_.engine().draft());
     request.max_tokens = flags_.sampling.max_tokens;
     request.ignore_eos = flags_.sampling.ignore_eos;
     AnswerPrinter printer(streams_.out, generator_, flags_.show_drafts);
@@ -80,7 +80,6 @@ class Chat {
 
   Generator& generator_;
   const ChatFlags& flags_;
-  const bool has_head_;
   Streams& streams_;
   ChatSession session_;
 };
@@ -97,7 +96,7 @@ Result<int> RunChatWith(const ChatFlags& flags, Streams& streams) {
   if (edited) streams.err.Write("/help lists the commands; Ctrl-C ends an answer, Ctrl-D the chat\n");
   if (flags.show_drafts) streams.err.Write(DraftLegend(streams.err.colour()) + "\n");
   const auto lines = edited ? MakeEditedSource("> ", places.cache_folder + "/chat_history", streams.err) : MakePlainSource(streams.in_fd);
-  return Chat(*generator, flags, !paths.draft.empty(), streams).Loop(*lines);
+  return Chat(*generator, flags, streams).Loop(*lines);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// `pieces`: the text of each of event.tokens. `rejected`: the text of each of event.drafts that was not accepted. The
+// `pieces`: the text of each of event.tokens. `rejected`: the texts of drafts that were not accepted. The
 // rejected drafts stand where they were drafted, before the bonus token. Drafts after the end of an answer were never
 // judged and are left out.
 std::vector<Segment> DraftSegments(const Event& event, const std::vector<std::string>& pieces, const std::vector<std::string>& rejected);

@@ -107,7 +107,9 @@ TEST_F(FlagsTest, AllValuesArrive) {
   EXPECT_EQ(options.backend, "ref");
   EXPECT_EQ(options.prefill_chunk, 9);
   EXPECT_EQ(options.draft_quantisation, "q8_0");
-  EXPECT_EQ(ToSpeculation(model_, true).num_draft_tokens, 7);
+  ModelInfo head;
+  head.architecture = "eagle3";
+  EXPECT_EQ(ToSpeculation(model_, &head).num_draft_tokens, 7);
   const SamplingParams sampling = ToSampling(sampling_);
   EXPECT_EQ(sampling.temperature, 0.5f);
   EXPECT_EQ(sampling.top_k, 5);
@@ -141,14 +143,14 @@ TEST_F(FlagsTest, HostileNumbersAreRefused) {
   ExpectRefused({"--temperature", "1e999"}, "got '1e999'");
   ExpectRefused({"--top-p", "0"}, "expected a number above 0 and at most 1, got '0'");
   ExpectRefused({"--min-p", "1.5"}, "got '1.5'");
-  ExpectRefused({"--num-draft-tokens", "8"}, "expected a whole number from 1 to 7, got '8'");
+  ExpectRefused({"--num-draft-tokens", "64"}, "expected a whole number from 1 to 63, got '64'");
   ExpectRefused({"--num-draft-tokens", "0x4"}, "got '0x4'");
 }
 
 TEST_F(FlagsTest, UnknownWordsAndFlagsAreRefused) {
   ExpectRefused({"--kv-dtype", "f8"}, "expected one of f16, f32, got 'f8'");
   ExpectRefused({"--backend", "gpu"}, "expected one of cpu, ref, got 'gpu'");
-  ExpectRefused({"--speculative-algorithm", "EAGLE9"}, "expected one of eagle3, none, got 'EAGLE9'");
+  ExpectRefused({"--speculative-algorithm", "EAGLE9"}, "expected one of eagle3, eagle, draft_model, ngram, suffix, none, got 'EAGLE9'");
   ExpectRefused({"--draft-quantisation", "q2"}, "expected one of auto, q8_0, q4_1, none, got 'q2'");
   ExpectRefused({"--temprature", "1"}, "--temprature");
   ExpectRefused({"one", "two"}, "two");
@@ -185,11 +187,13 @@ TEST_F(FlagsTest, HelpNamesEveryFlagWithItsDefault) {
 
 TEST(SpeculationFlagsTest, AlgorithmFollowsFlagsAndHead) {
   ModelFlags flags;
-  EXPECT_EQ(ToSpeculation(flags, true).algorithm, SpeculativeAlgorithm::kEagle3);
-  EXPECT_EQ(ToSpeculation(flags, false).algorithm, SpeculativeAlgorithm::kNone);
+  ModelInfo head;
+  head.architecture = "eagle3";
+  EXPECT_EQ(ToSpeculation(flags, &head).algorithm, SpeculativeAlgorithm::kEagle3);
+  EXPECT_EQ(ToSpeculation(flags, nullptr).algorithm, SpeculativeAlgorithm::kNone);
   flags.algorithm = "none";
   EXPECT_TRUE(SpeculationOff(flags));
-  EXPECT_EQ(ToSpeculation(flags, true).algorithm, SpeculativeAlgorithm::kNone);
+  EXPECT_EQ(ToSpeculation(flags, &head).algorithm, SpeculativeAlgorithm::kNone);
   flags.algorithm = "eagle3";
   EXPECT_FALSE(SpeculationOff(flags));
   EXPECT_TRUE(CheckModelFlags(flags).has_value());

@@ -104,12 +104,12 @@ Result<std::vector<int32_t>> Encode(const Generator& generator, const GenerateFl
   return generator.EncodeChat(messages);
 }
 
-Result<TextRequest> MakeRequest(const Generator& generator, const GenerateFlags& flags, const std::string& prompt, bool has_head) {
+Result<TextRequest> MakeRequest(const Generator& generator, const GenerateFlags& flags, const std::string& prompt) {
   TextRequest request;
   HAAST_ASSIGN_OR_RETURN(request.prompt, Encode(generator, flags, prompt));
   HAAST_ASSIGN_OR_RETURN(request.stops, text::StopSet::Create(flags.stops));
   request.sampling = ToSampling(flags.sampling);
-  request.speculation = ToSpeculation(flags.model, has_head);
+  request.speculation = ToSpeculation(flags.model, generator.engine().draft());
   request.max_tokens = flags.sampling.max_tokens;
   request.ignore_eos = flags.sampling.ignore_eos;
   request.logprobs = flags.logprobs;
@@ -166,11 +166,11 @@ Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
   HAAST_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags, streams));
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
-  if (flags.compare && paths.draft.empty()) {
+  HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(ToEngineOptions(flags.model, paths.model, paths.draft), streams.err));
+  HAAST_ASSIGN_OR_RETURN(const TextRequest request, MakeRequest(*generator, flags, prompt));
+  if (flags.compare && request.speculation.algorithm == SpeculativeAlgorithm::kNone) {
     return Err(ErrorCode::kInvalidArgument, "--compare needs a head for {}: give --draft HEAD", paths.model);
   }
-  HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(ToEngineOptions(flags.model, paths.model, paths.draft), streams.err));
-  HAAST_ASSIGN_OR_RETURN(const TextRequest request, MakeRequest(*generator, flags, prompt, !paths.draft.empty()));
   return RunAndPrint(*generator, flags, request, streams);
 }
 

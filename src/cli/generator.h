@@ -68,7 +68,7 @@ class Generator {
   // What a single token stands for, ill-formed bytes repaired.
   std::string TokenText(int32_t token) const;
 
-  Engine& engine() { return *engine_; }
+  Engine& engine() const { return *engine_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   double load_seconds() const { return load_seconds_; }
 

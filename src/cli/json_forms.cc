@@ -12,8 +12,8 @@ Json TokenJson(const TokenLogprob& entry, const TokenText& token_text) {
 }  // namespace
 
 Json SpeculationJson(const SpeculationStats& stats, const SpeculationParams& params) {
-  const bool on = params.algorithm == SpeculativeAlgorithm::kEagle3;
-  return {{"algorithm", on ? "eagle3" : "none"},
+  const bool on = params.algorithm != SpeculativeAlgorithm::kNone;
+  return {{"algorithm", SpeculativeAlgorithmName(params.algorithm)},
           {"num_draft_tokens", on ? params.num_draft_tokens : 0},
           {"rounds", stats.rounds},
           {"drafted", stats.drafted},

@@ -71,15 +71,19 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
           paths.model);
     }
   }
+  const bool headless = flags.algorithm == "ngram" || flags.algorithm == "suffix" || flags.algorithm == "draft_model";
   if (!want_head || SpeculationOff(flags)) {
     paths.draft.clear();
+  } else if (headless) {
+    // only what was asked for
   } else if (flags.draft.empty() && flags.model.empty()) {
     HAAST_ASSIGN_OR_RETURN(paths.draft, FindDefaultHead(places));
   } else if (flags.draft.empty() && fs::path(flags.model).filename() == kDefaultModelFile) {
     paths.draft = FindDefaultHead(places).value_or("");  // a copy of the default model elsewhere
   }
-  if (want_head && flags.algorithm == "eagle3" && paths.draft.empty()) {
-    return Err(ErrorCode::kInvalidArgument, "--speculative-algorithm eagle3 needs a head for {}: give --draft HEAD", paths.model);
+  if (want_head && (flags.algorithm == "eagle3" || flags.algorithm == "eagle") && paths.draft.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--speculative-algorithm {} needs a head for {}: give --draft HEAD", flags.algorithm,
+               paths.model);
   }
   return paths;
 }

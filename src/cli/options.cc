@@ -31,14 +31,25 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
       ->transform(WholeNumber(0, int64_t{1} << 40))
       ->group(model);
   app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")->transform(WholeNumber(1, 1 << 20))->group(model);
-  app.add_option("--draft", flags.draft, "EAGLE-3 head folder; default: the shipped head with the default model, else none")
+  app.add_option("--draft", flags.draft,
+                 "EAGLE head folder (EAGLE-1, 2, 3 or 3.1); default: the shipped head with the default model, else none")
       ->type_name("PATH")
       ->group(speculation);
-  app.add_option("--speculative-algorithm", flags.algorithm, "eagle3 or none; default: eagle3 where there is a head")
-      ->transform(OneOf({"eagle3", "none"}))
+  app.add_option("--draft-model", flags.draft_model, "GGUF file or folder of a smaller model of the same vocabulary, for draft_model")
+      ->type_name("PATH")
+      ->group(speculation);
+  app.add_option("--speculative-algorithm", flags.algorithm,
+                 "eagle3 or eagle (--draft), draft_model (--draft-model), ngram (prompt lookup), suffix, none; default: that of the head")
+      ->transform(OneOf({"eagle3", "eagle", "draft_model", "ngram", "suffix", "none"}))
       ->group(speculation);
   app.add_option("--num-draft-tokens", flags.num_draft_tokens, "drafts of a round, the root excluded")
-      ->transform(WholeNumber(1, 7))
+      ->transform(WholeNumber(1, kMaxDraftTokens))
+      ->group(speculation);
+  app.add_option("--draft-top-k", flags.draft_top_k, "children of a drafted token; 1: a chain, more: a tree")
+      ->transform(WholeNumber(1, 16))
+      ->group(speculation);
+  app.add_option("--draft-depth", flags.draft_depth, "levels of a draft tree; 0: as many as drafts in a chain, at most 5 in a tree")
+      ->transform(WholeNumber(0, kMaxDraftTokens))
       ->group(speculation);
   app.add_flag("--no-speculation", flags.no_speculation, "plain decoding: short for --speculative-algorithm none")->group(speculation);
   app.add_option("--draft-quantisation,--draft-quantization", flags.draft_quantisation,
@@ -68,8 +79,12 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
 bool SpeculationOff(const ModelFlags& flags) { return flags.no_speculation || flags.algorithm == "none"; }
 
 Status CheckModelFlags(const ModelFlags& flags) {
-  if (flags.no_speculation && flags.algorithm == "eagle3") {
-    return Err(ErrorCode::kInvalidArgument, "--no-speculation and --speculative-algorithm eagle3 contradict each other: give one of them");
+  if (flags.no_speculation && !flags.algorithm.empty() && flags.algorithm != "none") {
+    return Err(ErrorCode::kInvalidArgument, "--no-speculation and --speculative-algorithm {} contradict each other: give one of them",
+               flags.algorithm);
+  }
+  if (flags.algorithm == "draft_model" && flags.draft_model.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--speculative-algorithm draft_model needs a model: give --draft-model PATH");
   }
   // A few more threads than processors are slow; a thousand that wait for each other do not come back.
   const int most = std::max(16, 4 * base::UsableCpus());
@@ -85,6 +100,7 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   EngineOptions options;
   options.model = model;
   options.draft = draft;
+  if (!SpeculationOff(flags)) options.draft_model = flags.draft_model;
   options.backend = flags.backend;
   options.draft_quantisation = flags.draft_quantisation;
   options.threads = flags.threads;
@@ -95,10 +111,16 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   return options;
 }
 
-SpeculationParams ToSpeculation(const ModelFlags& flags, bool has_head) {
+SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head) {
   SpeculationParams params;
-  params.algorithm = has_head && !SpeculationOff(flags) ? SpeculativeAlgorithm::kEagle3 : SpeculativeAlgorithm::kNone;
+  const std::string name = !flags.algorithm.empty() ? flags.algorithm : head != nullptr ? head->architecture : "none";
+  for (int i = 0; i < kNumSpeculativeAlgorithms && !SpeculationOff(flags); ++i) {
+    const auto algorithm = static_cast<SpeculativeAlgorithm>(i);
+    if (name == SpeculativeAlgorithmName(algorithm)) params.algorithm = algorithm;
+  }
   params.num_draft_tokens = flags.num_draft_tokens;
+  params.top_k = flags.draft_top_k;
+  params.depth = flags.draft_depth;
   return params;
 }
 

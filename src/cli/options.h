@@ -14,11 +14,14 @@
 namespace haast::cli {
 
 struct ModelFlags {
-  std::string model;      // empty: the default model
-  std::string draft;      // empty: the default head with the default model, else none
-  std::string algorithm;  // "", "eagle3", "none"
+  std::string model;  // empty: the default model
+  std::string draft;  // empty: the default head with the default model, else none
+  std::string draft_model;
+  std::string algorithm;  // "": that of the head; else SpeculativeAlgorithmName
   bool no_speculation = false;
   int num_draft_tokens = DefaultDraftTokens();
+  int draft_top_k = 1;
+  int draft_depth = 0;
   std::string draft_quantisation = "auto";
   int threads = 0;
   std::string kv_dtype = "f16";
@@ -48,8 +51,8 @@ bool SpeculationOff(const ModelFlags& flags);
 
 // Paths are those of ResolveModel (model_paths.h).
 EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model, const std::string& draft);
-// With a head: EAGLE-3 unless the flags say otherwise.
-SpeculationParams ToSpeculation(const ModelFlags& flags, bool has_head);
+// `head`: the loaded head, or null. It drafts unless the flags say otherwise.
+SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head);
 SamplingParams ToSampling(const SamplingFlags& flags);
 
 // Parses `args` (without program and command name). An exit code means: stop here. Help has been written to `out`, or

@@ -222,8 +222,10 @@ std::string SpeculationText(const std::vector<FileReport>& files) {
 
 Json SpeculationBenchJson(const std::vector<FileReport>& files, const SpeculationBenchOptions& options) {
   const TextRequest& request = options.request;
-  Json json = {{"algorithm", "eagle3"},
+  Json json = {{"algorithm", SpeculativeAlgorithmName(request.speculation.algorithm)},
                {"num_draft_tokens", request.speculation.num_draft_tokens},
+               {"top_k", request.speculation.top_k},
+               {"depth", request.speculation.depth},
                {"temperature", request.sampling.temperature},
                {"max_tokens", request.max_tokens},
                {"repeats", options.repeats},

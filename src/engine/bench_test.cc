@@ -76,9 +76,9 @@ TEST_F(BenchTest, RefusesWhatDoesNotFit) {
   ExpectRefused("needs 4106 tokens of context, but it has 4096");
   options_ = good;
   options_.verify_rows = {1, 0};
-  ExpectRefused("verify with 0 rows: expected 1 to 128");
-  options_.verify_rows = {129};
-  ExpectRefused("verify with 129 rows");
+  ExpectRefused("verify with 0 rows: expected 1 to 1024");
+  options_.verify_rows = {1025};
+  ExpectRefused("verify with 1025 rows");
   options_ = good;
   options_.repeats = 0;
   ExpectRefused("repeats 0");

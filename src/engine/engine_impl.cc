@@ -1,18 +1,24 @@
 #include "engine/engine_impl.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/clock.h"
 #include "base/format.h"
 #include "engine/scheduler.h"
 #include "sampling/accept.h"
-#include "spec/eagle3_drafter.h"
 
 namespace haast::engine {
 
 EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
-    : options_(std::move(options)), models_(std::move(models)), sampler_(models_.target->logits_width()) {
-  if (models_.draft) drafter_ = std::make_unique<spec::Eagle3Drafter>(*models_.draft, *models_.draft_runner, *models_.ops);
+    : options_(std::move(options)), models_(std::move(models)), drafters_(MakeDrafters(models_)), sampler_(models_.target->logits_width()) {
+  for (const auto& drafter : drafters_) {
+    if (drafter) stats_.drafters.push_back({.name = drafter->name()});
+  }
+}
+
+spec::Drafter* EngineImpl::DrafterOf(const Sequence& sequence) const {
+  return drafters_[static_cast<size_t>(sequence.request.speculation.algorithm)].get();
 }
 
 void EngineImpl::TakeInbox(std::vector<Event>* events) {
@@ -53,17 +59,41 @@ void EngineImpl::Admit() {
   }
 }
 
-// Fills the draft tree of every decoding request that speculates.
+// The shape of the sequence's next round: what the request asks for, within the tokens it may still generate, the context
+// and the KV pages that can be had.
+spec::TreeShape EngineImpl::RoomFor(Sequence* sequence) const {
+  spec::TreeShape shape = ShapeOf(sequence->request.speculation);
+  const int64_t tokens = static_cast<int64_t>(sequence->tokens.size());
+  const int64_t context_left = options_.max_context - tokens;
+  shape.depth = CountDrafts(shape.depth, sequence->remaining(), context_left);
+  shape.num_tokens = shape.depth == 0 ? 0 : static_cast<int>(std::min<int64_t>(shape.num_tokens, context_left));
+  if (shape.top_k == 1) shape.num_tokens = std::min(shape.num_tokens, shape.depth);
+  // Rows of a tree, verified or expanded by a head, take slots after the newest token's.
+  const int64_t rows = shape.top_k == 1 ? shape.num_tokens : std::max<int64_t>(shape.num_tokens, shape.top_k * (shape.depth - 1));
+  if (!sequence->kv.Reserve(tokens + std::min(rows, context_left), models_.pages.get())) {
+    shape.num_tokens = shape.depth = CountDrafts(1, sequence->remaining(), context_left);
+    shape.top_k = 1;
+    if (!sequence->kv.Reserve(tokens + shape.num_tokens, models_.pages.get())) shape.num_tokens = 0;
+  }
+  return shape;
+}
+
+// Fills the draft tree of every decoding request that speculates, one drafter after the other.
 Status EngineImpl::Propose() {
-  std::vector<spec::ProposeItem> items;
+  std::array<std::vector<spec::ProposeItem>, kNumSpeculativeAlgorithms> items;
   for (const auto& sequence : running_) {
     sequence->tree.Clear();
-    if (!drafter_ || !sequence->speculates() || sequence->pending() != 1 || sequence->draft.next_draft < 0) continue;
-    const int drafts = CountDrafts(sequence->request.speculation.num_draft_tokens, sequence->remaining(),
-                                   options_.max_context - static_cast<int64_t>(sequence->tokens.size()));
-    if (drafts > 0) items.push_back({&sequence->draft, &sequence->kv, drafts, &sequence->tree});
+    if (DrafterOf(*sequence) == nullptr || sequence->pending() != 1) continue;
+    const spec::TreeShape shape = RoomFor(sequence.get());
+    if (shape.num_tokens == 0) continue;
+    items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back(
+        {&sequence->draft, &sequence->kv, sequence->tokens, &sequence->request.sampling, shape, &sequence->tree});
   }
-  return items.empty() ? Status() : drafter_->Propose(items);
+  for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
+    if (items[algorithm].empty()) continue;
+    HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Propose(items[algorithm]));
+  }
+  return {};
 }
 
 // One launch over every running request: prompt chunks, newest tokens and their drafts.
@@ -82,7 +112,7 @@ Status EngineImpl::RunTarget() {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (rows[i] == 0) continue;
-    Share share{&sequence, rows[i], static_cast<int64_t>(ids_.size()), -1};
+    Share share{&sequence, rows[i], static_cast<int64_t>(ids_.size()), -1, {}};
     const auto first = sequence.tokens.begin() + sequence.kv.length();
     ids_.insert(ids_.end(), first, first + rows[i]);
     const std::vector<int32_t>& drafts = sequence.tree.drafts;
@@ -91,12 +121,15 @@ Status EngineImpl::RunTarget() {
       for (size_t j = 0; j <= drafts.size(); ++j) logit_rows_.push_back(static_cast<int32_t>(ids_.size() - 1 + j));
     }
     ids_.insert(ids_.end(), drafts.begin(), drafts.end());
-    sequence_rows_.push_back({sequence.kv.pages(), sequence.kv.length(), rows[i] + static_cast<int64_t>(drafts.size()), {}});
+    // Drafts follow a single pending row, the root, so the tree's parents are those of the launch's rows.
+    const std::span<const int32_t> parents = sequence.tree.IsChain() ? std::span<const int32_t>() : sequence.tree.parents;
+    sequence_rows_.push_back({sequence.kv.pages(), sequence.kv.length(), rows[i] + static_cast<int64_t>(drafts.size()), parents});
     owners_.push_back(sequence.kv.owner());
     shares_.push_back(share);
     any_prompt |= pending[i] > 1;
     any_drafts |= !drafts.empty();
-    any_taps |= drafter_ != nullptr && sequence.speculates();
+    const spec::Drafter* drafter = DrafterOf(sequence);
+    any_taps |= drafter != nullptr && drafter->needs_taps();
   }
   const attention::ForwardMode mode = any_prompt   ? attention::ForwardMode::kExtend
                                       : any_drafts ? attention::ForwardMode::kTargetVerify
@@ -122,14 +155,50 @@ bool EngineImpl::Emit(Sequence* sequence, int64_t logit, int32_t token, bool fro
   return event->finish != FinishReason::kNone;
 }
 
+// The accepted rows' KV goes to the entries of their positions, for an accepted branch need not be the tree's first rows.
+// (The draft's own entries are written again by draft extend.)
+void EngineImpl::CommitRows(const Share& share) {
+  kv::KvSeq& kv = share.sequence->kv;
+  const int64_t root = kv.length() + share.rows - 1;
+  const int page_size = models_.pages->page_size();
+  const auto slot = [&](int64_t entry) { return kv.pages()[entry / page_size] * page_size + static_cast<int32_t>(entry % page_size); };
+  std::vector<int32_t> from;
+  std::vector<int32_t> to;
+  for (size_t i = 0; i < share.kept.size(); ++i) {
+    if (share.kept[i] == static_cast<int>(i)) continue;
+    from.push_back(slot(root + share.kept[i]));
+    to.push_back(slot(root + static_cast<int64_t>(i)));
+  }
+  if (!from.empty()) models_.target_runner->cache().Move(from, to);
+  kv.Commit(root + static_cast<int64_t>(share.kept.size()), page_size);
+}
+
+void EngineImpl::CountRound(Sequence* sequence, int num_accepted, int64_t emitted) {
+  SpeculationStats round;
+  round.rounds = 1;
+  round.drafted = static_cast<int64_t>(sequence->tree.drafts.size());
+  round.accepted = num_accepted;
+  round.emitted = emitted;
+  round.accepted_at.assign(static_cast<size_t>(ShapeOf(sequence->request.speculation).depth), 0);
+  for (int i = 0; i < num_accepted; ++i) round.accepted_at[i] = 1;
+  sequence->stats.Add(round);
+  stats_.speculation.Add(round);
+  const std::string_view name = DrafterOf(*sequence)->name();
+  for (DrafterStats& drafter : stats_.drafters) {
+    if (drafter.name == name) drafter.speculation.Add(round);
+  }
+}
+
 // Keeps what the target agrees with, commits its KV, counts it.
-void EngineImpl::Accept(const Share& share, Event* event) {
-  Sequence& sequence = *share.sequence;
+void EngineImpl::Accept(Share* share, Event* event) {
+  Sequence& sequence = *share->sequence;
   const Request& request = sequence.request;
   const spec::DraftTree& tree = sequence.tree;
   if (sequence.generated() == 0) sequence.first_token = base::NowSeconds();
+  int newest = 0;  // row whose token was drawn last
   auto draw = [&](int row, int) {
-    std::span<const float> logits = models_.target_runner->logits(share.first_logit + row);
+    newest = row;
+    std::span<const float> logits = models_.target_runner->logits(share->first_logit + row);
     if (request.constraint && request.constraint->NeedsMask()) {
       std::copy(logits.begin(), logits.end(), sampler_.logits.begin());
       request.constraint->Mask(sampler_.logits);
@@ -137,39 +206,43 @@ void EngineImpl::Accept(const Share& share, Event* event) {
     }
     return sampling::SampleToken(logits, request.sampling, static_cast<int64_t>(sequence.tokens.size()), *models_.ops, &sampler_);
   };
-  int row = 0;
-  auto emit = [&](int32_t token, bool from_draft) { return Emit(&sequence, share.first_logit + row++, token, from_draft, event); };
+  auto emit = [&](int32_t token, bool from_draft) { return Emit(&sequence, share->first_logit + newest, token, from_draft, event); };
   const sampling::AcceptResult kept = sampling::AcceptTree(tree.drafts, tree.parents, draw, emit);
-  sequence.kv.Commit(sequence.kv.length() + share.rows + static_cast<int64_t>(kept.rows.size()) - 1, models_.pages->page_size());
+  share->kept = kept.rows;
+  CommitRows(*share);
   event->drafts = tree.drafts;
   event->num_accepted = kept.num_accepted.value;
+  event->accepted.assign(kept.drafts.begin(), kept.drafts.end());
   if (tree.drafts.empty()) return;
-  SpeculationStats round;
-  round.rounds = 1;
-  round.drafted = static_cast<int64_t>(tree.drafts.size());
-  round.accepted = kept.num_accepted.value;
-  round.emitted = static_cast<int64_t>(kept.tokens.size());
-  round.accepted_at.assign(static_cast<size_t>(request.speculation.num_draft_tokens), 0);
-  for (int i = 0; i < kept.num_accepted.value; ++i) round.accepted_at[i] = 1;
-  sequence.stats.Add(round);
-  stats_.speculation.Add(round);
+  if (!tree.IsChain()) {
+    for (size_t row = 1; row < tree.parents.size(); ++row) event->parents.push_back(tree.parents[row] - 1);
+  }
+  CountRound(&sequence, kept.num_accepted.value, static_cast<int64_t>(kept.tokens.size()));
 }
 
-// Draft extend: the head sees the step's committed tokens with the target's own features.
+// The drafters learn the step's committed tokens, with the target's own features (a head's draft extend).
 Status EngineImpl::Observe() {
-  std::vector<spec::ObserveItem> items;
+  std::array<std::vector<spec::ObserveItem>, kNumSpeculativeAlgorithms> items;
   std::vector<std::vector<const float*>> taps(shares_.size());
   for (size_t i = 0; i < shares_.size(); ++i) {
-    Sequence* sequence = shares_[i].sequence;
-    if (sequence == nullptr || !drafter_ || !sequence->speculates()) continue;
-    const int64_t first = sequence->kv.draft_length();
-    const int64_t count = sequence->kv.length() - first;
-    for (int64_t j = 0; j < count; ++j) taps[i].push_back(models_.target_runner->taps(shares_[i].first_row + j));
-    const std::span<const int32_t> tokens(sequence->tokens);
-    items.push_back({&sequence->draft, &sequence->kv, first, tokens.subspan(static_cast<size_t>(first) + 1, static_cast<size_t>(count)),
-                     taps[i], sequence->pending() == 1});
+    const Share& share = shares_[i];
+    Sequence* sequence = share.sequence;
+    const spec::Drafter* drafter = sequence == nullptr ? nullptr : DrafterOf(*sequence);
+    if (drafter == nullptr) continue;
+    const int64_t count = share.rows + std::max<int64_t>(0, static_cast<int64_t>(share.kept.size()) - 1);
+    for (int64_t j = 0; drafter->needs_taps() && j < count; ++j) {
+      const int64_t row = j < share.rows ? j : share.rows - 1 + share.kept[static_cast<size_t>(j - share.rows + 1)];
+      taps[i].push_back(models_.target_runner->taps(share.first_row + row));
+    }
+    items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back(
+        {&sequence->draft, &sequence->kv, &sequence->request.sampling, sequence->kv.length() - count, sequence->tokens, count, taps[i],
+         sequence->pending() == 1, sequence->request.speculation.top_k});
   }
-  return items.empty() ? Status() : drafter_->Observe(items);
+  for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
+    if (items[algorithm].empty()) continue;
+    HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Observe(items[algorithm]));
+  }
+  return {};
 }
 
 void EngineImpl::Finish(Sequence* sequence, FinishReason reason, Event* event) {
@@ -183,6 +256,7 @@ void EngineImpl::Finish(Sequence* sequence, FinishReason reason, Event* event) {
   event->timings.queue_seconds = started - sequence->submitted;
   event->timings.prefill_seconds = first_token - started;
   event->timings.decode_seconds = now - first_token;
+  if (spec::Drafter* drafter = DrafterOf(*sequence)) drafter->Finish(&sequence->draft, sequence->tokens);
   sequence->kv.Release(models_.pages.get());
   sequence->id = 0;  // RemoveFinished drops it
   unfinished_.fetch_sub(1);
@@ -227,7 +301,7 @@ std::vector<Event> EngineImpl::Step() {
       continue;
     }
     events.push_back({.request = share.sequence->id});
-    Accept(share, &events.back());
+    Accept(&share, &events.back());
     if (events.back().finish == FinishReason::kNone) continue;
     Finish(share.sequence, events.back().finish, &events.back());
     share.sequence = nullptr;

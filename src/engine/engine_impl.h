@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/drafters.h"
 #include "engine/loaded_models.h"
 #include "engine/sequence.h"
 #include "haast/engine.h"
@@ -37,9 +38,10 @@ class EngineImpl final : public Engine {
   // A sequence's part in the step's target launch.
   struct Share {
     Sequence* sequence;
-    int64_t rows;         // committed tokens that get their KV now
-    int64_t first_row;    // of the launch
-    int64_t first_logit;  // -1: the prompt goes on, no logits
+    int64_t rows;           // committed tokens that get their KV now
+    int64_t first_row;      // of the launch
+    int64_t first_logit;    // -1: the prompt goes on, no logits
+    std::vector<int> kept;  // verified rows that were accepted, the root first (AcceptResult::rows)
   };
 
   Status CheckRequest(const Request& request) const;
@@ -47,8 +49,12 @@ class EngineImpl final : public Engine {
   void TakeInbox(std::vector<Event>* events);
   void Admit();
   Status Propose();
+  spec::Drafter* DrafterOf(const Sequence& sequence) const;  // null where it does not speculate
+  spec::TreeShape RoomFor(Sequence* sequence) const;
   Status RunTarget();
-  void Accept(const Share& share, Event* event);
+  void Accept(Share* share, Event* event);
+  void CommitRows(const Share& share);
+  void CountRound(Sequence* sequence, int num_accepted, int64_t emitted);
   bool Emit(Sequence* sequence, int64_t logit, int32_t token, bool from_draft, Event* event);
   Status Observe();
   void Finish(Sequence* sequence, FinishReason reason, Event* event);
@@ -57,7 +63,7 @@ class EngineImpl final : public Engine {
 
   EngineOptions options_;
   LoadedModels models_;
-  std::unique_ptr<spec::Drafter> drafter_;  // null without a head
+  Drafters drafters_;
   sampling::SamplerScratch sampler_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival

@@ -4,6 +4,9 @@
 
 #include "base/format.h"
 #include "exec/ops_choice.h"
+#include "model/eagle1.h"
+#include "model/eagle3.h"
+#include "spec/draft_tree.h"
 
 namespace haast::engine {
 namespace {
@@ -49,12 +52,57 @@ Status LoadDraft(const EngineOptions& options, LoadedModels* models) {
   HAAST_ASSIGN_OR_RETURN(auto formats, DraftFormats(options));
   const model::LoadContext body{*models->ops, *models->pool, formats.first};
   const model::LoadContext lm_head{*models->ops, *models->pool, formats.second};
-  HAAST_ASSIGN_OR_RETURN(models->draft, model::Eagle3Head::Load(*models->draft_file, *models->target, options.max_context, body, lm_head));
-  models->draft_info = DescribeModel(*models->draft_file);
+  const io::ModelFile& file = *models->draft_file;
+  if (file.config().eagle3) {
+    HAAST_ASSIGN_OR_RETURN(models->draft, model::Eagle3Head::Load(file, *models->target, options.max_context, body, lm_head));
+  } else {
+    HAAST_ASSIGN_OR_RETURN(models->draft, model::Eagle1Head::Load(file, *models->target, options.max_context, body));
+  }
+  models->draft_info = DescribeModel(file);
+  return {};
+}
+
+// The target layers whose output the head reads (LlamaOptions::tap_layers).
+std::vector<int> TapsFor(const io::ModelFile& head, const io::ModelConfig& target) {
+  if (head.config().eagle3) return model::TapLayers(*head.config().eagle3, target.num_layers);
+  return {target.num_layers + 1};
+}
+
+// A draft names tokens of the target, so the two must mean the same by an id.
+Status CheckDraftModelFits(const io::ModelFile& draft, const io::ModelFile& target) {
+  const int64_t expected = target.config().vocab_size;
+  if (draft.config().vocab_size != expected) {
+    return Err(ErrorCode::kUnsupported, "{}: the draft model does not fit the model: vocabulary size: the model has {}, the draft model {}",
+               draft.path(), expected, draft.config().vocab_size);
+  }
+  const std::vector<std::string>& ours = target.text().gguf.tokens;
+  const std::vector<std::string>& theirs = draft.text().gguf.tokens;
+  for (size_t id = 0; id < std::min(ours.size(), theirs.size()); ++id) {
+    if (ours[id] != theirs[id]) {
+      return Err(ErrorCode::kUnsupported,
+                 "{}: the draft model does not fit the model: token {} is '{}' in the model, '{}' in the draft model", draft.path(), id,
+                 ours[id], theirs[id]);
+    }
+  }
+  return {};
+}
+
+Status LoadDraftModel(const EngineOptions& options, LoadedModels* models) {
+  HAAST_ASSIGN_OR_RETURN(io::ModelFile file, io::ModelFile::Open(options.draft_model));
+  models->draft_model_file = std::make_unique<io::ModelFile>(std::move(file));
+  HAAST_RETURN_IF_ERROR(CheckDraftModelFits(*models->draft_model_file, *models->target_file));
+  model::LlamaOptions llama;
+  llama.max_context = options.max_context;
+  HAAST_ASSIGN_OR_RETURN(models->draft_model,
+                         model::Llama::Load(*models->draft_model_file, llama, {*models->ops, *models->pool, std::nullopt}));
   return {};
 }
 
 }  // namespace
+
+Status CheckHeadFits(const io::ModelFile& head, const io::ModelConfig& target) {
+  return head.config().architecture == "eagle" ? model::CheckEagle1Fits(head, target) : model::CheckEagle3Fits(head, target);
+}
 
 Result<LoadedModels> LoadModels(EngineOptions* options) {
   LoadedModels models;
@@ -70,26 +118,31 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
   if (!options->draft.empty()) {
     HAAST_ASSIGN_OR_RETURN(io::ModelFile draft_file, io::ModelFile::Open(options->draft));
     models.draft_file = std::make_unique<io::ModelFile>(std::move(draft_file));
-    HAAST_RETURN_IF_ERROR(model::CheckEagle3Fits(*models.draft_file, config));
-    llama.tap_layers = model::TapLayers(*models.draft_file->config().eagle3, config.num_layers);
+    HAAST_RETURN_IF_ERROR(CheckHeadFits(*models.draft_file, config));
+    llama.tap_layers = TapsFor(*models.draft_file, config);
   }
   HAAST_ASSIGN_OR_RETURN(models.target, model::Llama::Load(*models.target_file, llama, {*models.ops, *models.pool, std::nullopt}));
   models.target_info = DescribeModel(*models.target_file);
   if (models.draft_file) {
     HAAST_RETURN_IF_ERROR(LoadDraft(*options, &models));
   }
+  if (!options->draft_model.empty()) HAAST_RETURN_IF_ERROR(LoadDraftModel(*options, &models));
 
   models.pages =
       std::make_unique<kv::PagePool>(static_cast<int>(kv::PagesFor(options->kv_tokens, options->page_size)) + 1, options->page_size);
   exec::RunnerOptions runner;
-  runner.max_logit_rows = static_cast<int64_t>(options->max_batch) * (kMaxDraftTokens + 1);
+  runner.max_logit_rows = static_cast<int64_t>(options->max_batch) * spec::kMaxTreeRows;
   runner.max_rows = runner.max_logit_rows + options->prefill_chunk;
   runner.max_context = options->max_context;
   runner.kv_dtype = options->kv_dtype == KvDtype::kF16 ? DType::kF16 : DType::kF32;
   HAAST_ASSIGN_OR_RETURN(models.target_runner, exec::Runner::Create(*models.target, *models.ops, *models.pool, *models.pages, runner));
   if (models.draft) {
-    runner.max_logit_rows = options->max_batch;
     HAAST_ASSIGN_OR_RETURN(models.draft_runner, exec::Runner::Create(*models.draft, *models.ops, *models.pool, *models.pages, runner));
+  }
+  if (models.draft_model) {
+    runner.max_logit_rows = options->max_batch;
+    HAAST_ASSIGN_OR_RETURN(models.draft_model_runner,
+                           exec::Runner::Create(*models.draft_model, *models.ops, *models.pool, *models.pages, runner));
   }
   return models;
 }

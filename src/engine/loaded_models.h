@@ -7,7 +7,7 @@
 #include "exec/runner.h"
 #include "haast/engine.h"
 #include "io/model_file.h"
-#include "model/eagle3.h"
+#include "model/draft_head.h"
 #include "model/llama.h"
 
 namespace haast::engine {
@@ -17,11 +17,14 @@ struct LoadedModels {
   const kernels::Ops* ops = nullptr;
   std::unique_ptr<io::ModelFile> target_file;  // the models read embedding rows from the mapped files
   std::unique_ptr<io::ModelFile> draft_file;
+  std::unique_ptr<io::ModelFile> draft_model_file;
   std::unique_ptr<model::Llama> target;
-  std::unique_ptr<model::Eagle3Head> draft;  // null: no head
+  std::unique_ptr<model::DraftHead> draft;    // null: no head
+  std::unique_ptr<model::Llama> draft_model;  // null: none
   std::unique_ptr<kv::PagePool> pages;
   std::unique_ptr<exec::Runner> target_runner;
-  std::unique_ptr<exec::Runner> draft_runner;  // null without a head
+  std::unique_ptr<exec::Runner> draft_runner;        // null without a head
+  std::unique_ptr<exec::Runner> draft_model_runner;  // null without a draft model
   ModelInfo target_info;
   ModelInfo draft_info;
 };
@@ -29,8 +32,8 @@ struct LoadedModels {
 // Checks the options, fills in what they leave open (`*options` then holds what is used) and loads.
 Result<LoadedModels> LoadModels(EngineOptions* options);
 
-// Most drafts of one round.
-inline constexpr int kMaxDraftTokens = 7;
+// Whether `head`, an EAGLE head of any kind, fits `target`.
+Status CheckHeadFits(const io::ModelFile& head, const io::ModelConfig& target);
 
 ModelInfo DescribeModel(const io::ModelFile& file);
 

@@ -32,6 +32,10 @@ ModelInfo DescribeModel(const io::ModelFile& file) {
     if (tensor.view.dtype != DType::kI64 && tensor.view.dtype != DType::kBool) info.parameters += tensor.view.elements();
   }
   for (const auto& [name, count] : dtypes) info.dtypes.push_back(fmt::format("{} x {}", name, count));
+  if (config.architecture == "eagle") {
+    info.draft_vocab_size = config.vocab_size;
+    info.target_hidden_size = config.hidden_size;
+  }
   if (config.eagle3) {
     const io::Eagle3Config& eagle = *config.eagle3;
     info.draft_vocab_size = eagle.draft_vocab_size > 0 ? eagle.draft_vocab_size : config.vocab_size;
@@ -60,7 +64,7 @@ Result<TextAssets> LoadTextAssets(const std::string& path) {
 Status CheckHeadFits(const std::string& model, const std::string& head) {
   HAAST_ASSIGN_OR_RETURN(io::ModelFile model_file, io::ModelFile::Open(model));
   HAAST_ASSIGN_OR_RETURN(io::ModelFile head_file, io::ModelFile::Open(head));
-  return model::CheckEagle3Fits(head_file, model_file.config());
+  return engine::CheckHeadFits(head_file, model_file.config());
 }
 
 }  // namespace haast

@@ -47,11 +47,13 @@ Status EngineImpl::CheckRequest(const Request& request) const {
   }
   HAAST_RETURN_IF_ERROR(sampling::CheckSamplingParams(request.sampling));
   if (request.speculation.algorithm != SpeculativeAlgorithm::kNone) {
-    const int drafts = request.speculation.num_draft_tokens;
-    if (drafts < 1 || drafts > kMaxDraftTokens) {
-      return invalid(fmt::format("num_draft_tokens = {}: expected 1 to {} (drafts, the root excluded)", drafts, kMaxDraftTokens));
+    HAAST_RETURN_IF_ERROR(CheckSpeculation(request.speculation));
+    const SpeculativeAlgorithm algorithm = request.speculation.algorithm;
+    const size_t index = static_cast<size_t>(algorithm);
+    if (index >= drafters_.size() || drafters_[index] == nullptr) {
+      return invalid(fmt::format("speculation with {} was asked for, but the engine has not loaded {}; load it or turn speculation off",
+                                 SpeculativeAlgorithmName(algorithm), MissingFor(algorithm)));
     }
-    if (!drafter_) return invalid("speculation was asked for, but the engine has no draft head; load one or turn speculation off");
   }
   const int64_t pages = PagesNeeded(request);
   const int64_t total = models_.pages->num_pages() - 1;

@@ -54,6 +54,7 @@ class Runner {
 
   const model::Model& model() const { return model_; }
   const attention::ForwardMetadata& metadata() const { return metadata_; }
+  int page_size() const { return pages_.page_size(); }
   kv::KvCache& cache() { return cache_; }
   const RunnerOptions& options() const { return options_; }
 

@@ -23,6 +23,7 @@ Kind KindOf(const JsonObject& root, const std::string& architecture) {
   if (std::find(kHeads.begin(), kHeads.end(), architecture) != kHeads.end()) {
     return root.Has("transformer_layer_config") ? Kind::kSpeculators : Kind::kHead;
   }
+  if (architecture == "LlamaForCausalLMEagle") return Kind::kTarget;  // an EAGLE-1 head: the config of one more layer
   if (architecture != "LlamaForCausalLM") return Kind::kOther;
   return root.Has("draft_vocab_size") || root.Has("eagle_config") ? Kind::kHead : Kind::kTarget;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -131,6 +132,9 @@ Status ReadSettings(const std::string& folder, ModelParts* parts) {
 // Settings against tensors: the embedding's shape, and a head's own output rows where the config does not count them.
 Status Reconcile(const std::string& folder, ModelParts* parts) {
   ModelConfig& config = parts->config;
+  // EAGLE-1 heads have a Llama config; only their fc tells them from a model.
+  const bool has_fc = std::any_of(parts->tensors.begin(), parts->tensors.end(), [](const RawTensor& t) { return t.name == "fc.weight"; });
+  if (config.architecture == "llama" && has_fc) config.architecture = "eagle";
   for (const RawTensor& tensor : parts->tensors) {
     const TensorView& view = tensor.view;
     const bool head_rows = config.eagle3 && config.eagle3->draft_vocab_size == 0 && tensor.name == "lm_head.weight" && view.rank == 2;

@@ -34,7 +34,7 @@ struct Eagle3Config {
 };
 
 struct ModelConfig {
-  std::string architecture;  // "llama" or "eagle3"
+  std::string architecture;  // "llama", "eagle3", or "eagle": an EAGLE-1/2 head
   std::string name;          // for people
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;

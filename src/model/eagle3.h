@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "model/decoder_layer.h"
+#include "model/draft_head.h"
 #include "model/llama.h"
-#include "model/model.h"
 
 namespace haast::model {
 
@@ -19,7 +19,7 @@ std::vector<int> TapLayers(const io::Eagle3Config& head, int target_layers);
 // Whether the head's sizes, vocabulary and tap layers belong to the target's; the error says what does not.
 Status CheckEagle3Fits(const io::ModelFile& head, const io::ModelConfig& target);
 
-class Eagle3Head final : public Model {
+class Eagle3Head final : public DraftHead {
  public:
   // `file` and `target` must outlive the head (embedding rows and, where the head has none, the target's lm_head are
   // shared). `body` prepares the layers' matrices, `lm_head` the head's own vocabulary matrix.
@@ -29,14 +29,13 @@ class Eagle3Head final : public Model {
   const io::ModelConfig& config() const override { return config_; }
   int num_layers() const override { return config_.num_layers; }
   int64_t logits_width() const override { return lm_head_->n; }
-  int64_t tap_width() const override { return 0; }
   int64_t max_input() const override;
   int64_t arena_floats(int64_t rows, int64_t logit_rows) const override;
   int64_t bytes_per_pass() const override;  // of a draft step; fc, which only draft extend reads, not counted
   void Forward(const ForwardArgs& args, ForwardContext& context) override;
 
-  int64_t feature_width() const { return fc_.k; }  // taps * H_target
-  int32_t ToTargetId(int32_t draft_id) const { return draft_to_target_.empty() ? draft_id : draft_to_target_[draft_id]; }
+  int64_t feature_width() const override { return fc_.k; }  // taps * H_target
+  std::span<const int32_t> draft_to_target() const override { return draft_to_target_; }
 
  private:
   Status LoadInputs(WeightBinder* binder, const Llama& target, const LoadContext& load);

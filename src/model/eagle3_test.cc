@@ -79,7 +79,7 @@ TEST_F(Eagle3, DraftIdsMapToTargetIds) {
   auto head = Eagle3Head::Load(*file, *target_, 256, load_, load_);
   ASSERT_TRUE(head) << head.error().message;
   const std::vector<int64_t> expected = TinyDraftToTarget(tiny);
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ((*head)->ToTargetId(static_cast<int32_t>(i)), expected[i]);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ((*head)->draft_to_target()[i], expected[i]);
 }
 
 TEST(TapLayers, DefaultsAndConfigured) {

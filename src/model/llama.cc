@@ -24,7 +24,7 @@ Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const Llam
     return Err(ErrorCode::kUnsupported, "{}: expected a llama model, got architecture '{}'", file.path(), config.architecture);
   }
   for (int tap : options.tap_layers) {
-    if (tap < 0 || tap > config.num_layers) {
+    if (tap < 0 || tap > config.num_layers + 1) {
       return Err(ErrorCode::kUnsupported, "{}: the draft head taps layer {}, but the model has layers 0 to {}", file.path(), tap,
                  config.num_layers);
     }
@@ -32,6 +32,7 @@ Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const Llam
   auto model = std::make_unique<Llama>();
   model->config_ = config;
   model->tap_layers_ = options.tap_layers;
+  model->taps_output_ = !options.tap_layers.empty() && options.tap_layers.back() > config.num_layers;
   WeightBinder binder(file);
   HAAST_ASSIGN_OR_RETURN(model->embedding_, binder.Require("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}));
   for (int i = 0; i < config.num_layers; ++i) {
@@ -57,7 +58,8 @@ int64_t Llama::max_input() const {
 }
 
 int64_t Llama::arena_floats(int64_t rows, int64_t logit_rows) const {
-  return rows * config_.hidden_size + logit_rows * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 2 * 16;
+  const int64_t full_rows = rows * (taps_output_ ? 2 : 1);
+  return (full_rows + logit_rows) * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 3 * 16;
 }
 
 int64_t Llama::bytes_per_pass() const {
@@ -87,6 +89,11 @@ void Llama::Forward(const ForwardArgs& args, ForwardContext& context) {
     RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, true}, context.caches[i], args.rows, x, context);
   }
   Tap(config_.num_layers, args, x);
+  if (args.taps != nullptr && taps_output_) {
+    float* normed = context.arena.Take<float>(args.rows * hidden);
+    context.ops.rms_norm(x, hidden, final_norm_.data(), config_.rms_norm_eps, args.rows, hidden, normed, hidden, context.pool);
+    Tap(config_.num_layers + 1, args, normed);
+  }
   if (args.logit_rows.empty()) return;
   const int64_t count = static_cast<int64_t>(args.logit_rows.size());
   float* last = context.arena.Take<float>(count * hidden);

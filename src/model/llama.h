@@ -11,7 +11,7 @@ namespace haast::model {
 
 struct LlamaOptions {
   int64_t max_context = 0;      // positions of the rope table
-  std::vector<int> tap_layers;  // ascending layers *entered*, 0..n (n: before the final norm)
+  std::vector<int> tap_layers;  // ascending layers *entered*, 0..n (n: before the final norm); n + 1: after the final norm
 };
 
 class Llama final : public Model {
@@ -37,6 +37,7 @@ class Llama final : public Model {
 
   io::ModelConfig config_;
   std::vector<int> tap_layers_;
+  bool taps_output_ = false;  // after the final norm
   TensorView embedding_;
   std::vector<DecoderLayer> layers_;
   std::vector<float> final_norm_;

@@ -28,7 +28,10 @@ AcceptResult AcceptTree(std::span<const int32_t> drafts, std::span<const int32_t
     const int child = FindChild(drafts, parents, row, token);
     result.rows.push_back(row);
     result.tokens.push_back(token);
-    if (child >= 0) ++result.num_accepted.value;
+    if (child >= 0) {
+      result.drafts.push_back(child - 1);
+      ++result.num_accepted.value;
+    }
     result.finished = emit(token, child >= 0);
     if (result.finished) break;
     row = child;

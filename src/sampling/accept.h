@@ -17,7 +17,8 @@ struct NumAccepted {
 struct AcceptResult {
   std::vector<int> rows;        // verified rows on the accepted path, root first; rows.size() tokens were emitted
   std::vector<int32_t> tokens;  // the target's token after each of `rows`
-  NumAccepted num_accepted;     // tokens that equal a draft
+  std::vector<int> drafts;      // indices of the accepted drafts
+  NumAccepted num_accepted;     // how many: tokens that equal a draft
   bool finished = false;        // `emit` ended the answer
 };
 

@@ -1,42 +1,43 @@
 // Proposes a draft tree for each sequence and learns from what was kept. A new drafter is one file and one line in the
-// engine's table.
+// engine's table (engine/drafters.cc).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "exec/runner.h"
+#include "haast/request.h"
 #include "haast/result.h"
 #include "kv/kv_seq.h"
+#include "spec/draft_tree.h"
 
 namespace haast::spec {
 
-// What a drafter remembers of one request between rounds. Owned by the request; opaque to the engine.
-struct DraftState {
-  std::vector<float> carried;  // [H] value that the next draft step reads
-  int32_t next_draft = -1;     // first draft of the next round, a target id; -1: nothing can be drafted yet
+// Data that a drafter derives from a request's tokens and can make again from them at any time.
+class DraftIndex {
+ public:
+  virtual ~DraftIndex() = default;
 };
 
-// Drafts of one round in target ids. drafts[i] hangs under row parents[i + 1] of the verify launch (row 0 is the root: the
-// newest committed token; draft i is row i + 1).
-struct DraftTree {
-  std::vector<int32_t> drafts;
-  std::vector<int32_t> parents{-1};  // [drafts + 1], parents[0] = -1
-  void Clear() {
-    drafts.clear();
-    parents.assign(1, -1);
-  }
-  void AppendToChain(int32_t token) {
-    parents.push_back(static_cast<int32_t>(drafts.size()));
-    drafts.push_back(token);
-  }
+// What a drafter remembers of one request between rounds. Owned by the request; opaque to the engine. All but `index`
+// belongs to a saved request.
+struct DraftState {
+  std::vector<Candidate> first;      // for the next round's first draft, best first; empty: nothing can be drafted yet
+  std::vector<float> carried;        // [H] value that the next draft step of a head reads
+  std::vector<float> waiting_taps;   // [n, width] features of committed tokens that the head has not seen yet
+  std::vector<int32_t> waiting_ids;  // [n] the id after each of them
+  std::unique_ptr<DraftIndex> index;
 };
 
 struct ProposeItem {
   DraftState* state;
-  const kv::KvSeq* kv;  // committed length s; pages reach to s + num_drafts
-  int num_drafts;       // at least 1
-  DraftTree* tree;      // filled
+  kv::KvSeq* kv;                    // committed length s; pages reach to s + 1 + shape.num_tokens
+  std::span<const int32_t> tokens;  // [s + 1] committed tokens, then the newest one
+  const SamplingParams* sampling;
+  TreeShape shape;  // num_tokens is at least 1
+  DraftTree* tree;  // filled; may stay empty
 };
 
 // Tokens of one sequence that became certain in this step: row j is position `first_position` + j, its target features and
@@ -44,18 +45,30 @@ struct ProposeItem {
 struct ObserveItem {
   DraftState* state;
   kv::KvSeq* kv;
+  const SamplingParams* sampling;
   int64_t first_position;
-  std::span<const int32_t> next_ids;   // [n] id at first_position + j + 1
-  std::span<const float* const> taps;  // [n] pointers to tapped features
-  bool will_draft;                     // the next round drafts; false for a prompt chunk that is not the last
+  std::span<const int32_t> tokens;     // all of them: position first_position + n holds the newest
+  int64_t count;                       // n
+  std::span<const float* const> taps;  // [n] tapped features; empty where the drafter needs none
+  bool will_draft;                     // the next round drafts; false after a prompt chunk that is not the last
+  int top_k;                           // of the next round
 };
 
 class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual const char* name() const = 0;
+  // The runner whose KV cache holds this drafter's entries, in the pages of the sequence; null: it has none.
+  virtual exec::Runner* runner() { return nullptr; }
+  // Reads features of the target (ObserveItem::taps).
+  virtual bool needs_taps() const { return false; }
   virtual Status Propose(std::span<const ProposeItem> items) = 0;
   virtual Status Observe(std::span<const ObserveItem> items) = 0;
+  // The request has ended with `tokens`, its prompt first.
+  virtual void Finish(DraftState* state, std::span<const int32_t> tokens) {
+    static_cast<void>(state);
+    static_cast<void>(tokens);
+  }
 };
 
 }  // namespace haast::spec

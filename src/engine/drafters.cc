@@ -1,0 +1,90 @@
+#include "engine/drafters.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "spec/eagle_drafter.h"
+#include "spec/model_drafter.h"
+#include "spec/ngram_drafter.h"
+#include "spec/suffix_drafter.h"
+
+namespace haast {
+
+const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm) {
+  switch (algorithm) {
+    case SpeculativeAlgorithm::kNone: return "none";
+    case SpeculativeAlgorithm::kEagle3: return "eagle3";
+    case SpeculativeAlgorithm::kEagle: return "eagle";
+    case SpeculativeAlgorithm::kDraftModel: return "draft_model";
+    case SpeculativeAlgorithm::kNgram: return "ngram";
+    case SpeculativeAlgorithm::kSuffix: return "suffix";
+  }
+  return "unknown";
+}
+
+namespace engine {
+namespace {
+
+constexpr int kMaxTopK = 16;
+constexpr int kMaxDepth = 16;
+constexpr int kTreeDepth = 5;  // of a tree whose depth is left open
+
+std::unique_ptr<spec::Drafter> MakeEagle(const LoadedModels& models) {
+  const char* name = models.draft->config().eagle3 ? "eagle3" : "eagle";
+  const int64_t tap_width = models.target->config().hidden_size;
+  std::vector<int64_t> columns;
+  for (int64_t column = 0; column < models.draft->feature_width(); column += tap_width) columns.push_back(column);
+  return std::make_unique<spec::EagleDrafter>(name, *models.draft, *models.draft_runner, *models.ops, columns, tap_width);
+}
+
+}  // namespace
+
+Drafters MakeDrafters(const LoadedModels& models) {
+  Drafters drafters;
+  const auto at = [&](SpeculativeAlgorithm algorithm) -> std::unique_ptr<spec::Drafter>& {
+    return drafters[static_cast<size_t>(algorithm)];
+  };
+  if (models.draft) at(models.draft->config().eagle3 ? SpeculativeAlgorithm::kEagle3 : SpeculativeAlgorithm::kEagle) = MakeEagle(models);
+  if (models.draft_model) {
+    at(SpeculativeAlgorithm::kDraftModel) = std::make_unique<spec::ModelDrafter>(*models.draft_model_runner, *models.ops);
+  }
+  at(SpeculativeAlgorithm::kNgram) = std::make_unique<spec::NgramDrafter>();
+  at(SpeculativeAlgorithm::kSuffix) = std::make_unique<spec::SuffixDrafter>();
+  return drafters;
+}
+
+const char* MissingFor(SpeculativeAlgorithm algorithm) {
+  switch (algorithm) {
+    case SpeculativeAlgorithm::kEagle3: return "an EAGLE-3 head (draft)";
+    case SpeculativeAlgorithm::kEagle: return "an EAGLE-1 or EAGLE-2 head (draft)";
+    case SpeculativeAlgorithm::kDraftModel: return "a draft model (draft_model)";
+    default: return "nothing";
+  }
+}
+
+spec::TreeShape ShapeOf(const SpeculationParams& params) {
+  spec::TreeShape shape{params.num_draft_tokens, params.depth, params.top_k};
+  if (shape.depth == 0) shape.depth = shape.top_k == 1 ? shape.num_tokens : std::min(kTreeDepth, shape.num_tokens);
+  if (shape.top_k == 1) shape.num_tokens = shape.depth = std::min(shape.depth, shape.num_tokens);
+  return shape;
+}
+
+Status CheckSpeculation(const SpeculationParams& params) {
+  const auto range = [](const char* name, int value, int low, int high) -> Status {
+    if (value >= low && value <= high) return {};
+    return Err(ErrorCode::kInvalidArgument, "{} = {}: expected {} to {}", name, value, low, high);
+  };
+  HAAST_RETURN_IF_ERROR(range("num_draft_tokens (drafts, the root excluded)", params.num_draft_tokens, 1, kMaxDraftTokens));
+  HAAST_RETURN_IF_ERROR(range("top_k", params.top_k, 1, kMaxTopK));
+  HAAST_RETURN_IF_ERROR(range("depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxDepth));
+  const spec::TreeShape shape = ShapeOf(params);
+  // A drafter runs the expanded nodes as one tree.
+  if (shape.top_k > 1 && shape.top_k * (shape.depth - 1) > spec::kMaxTreeRows) {
+    return Err(ErrorCode::kInvalidArgument, "top_k = {} and depth = {}: {} expanded nodes, at most {}; lower one of them", shape.top_k,
+               shape.depth, shape.top_k * (shape.depth - 1), spec::kMaxTreeRows);
+  }
+  return {};
+}
+
+}  // namespace engine
+}  // namespace haast

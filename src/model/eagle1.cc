@@ -1,0 +1,88 @@
+#include "model/eagle1.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/format.h"
+
+namespace haast::model {
+
+Status CheckEagle1Fits(const io::ModelFile& head, const io::ModelConfig& target) {
+  const io::ModelConfig& config = head.config();
+  if (config.architecture != "eagle") {
+    return Err(ErrorCode::kUnsupported, "{}: expected an EAGLE head, got architecture '{}'", head.path(), config.architecture);
+  }
+  auto mismatch = [&](const char* what, int64_t expected, int64_t got) {
+    return Err(ErrorCode::kUnsupported, "{}: the head does not fit the model: {}: the model has {}, the head expects {}", head.path(), what,
+               expected, got);
+  };
+  // The head reads the target's features and feeds the target's lm_head: one width for both.
+  if (config.hidden_size != target.hidden_size) return mismatch("hidden size", target.hidden_size, config.hidden_size);
+  if (config.vocab_size != target.vocab_size) return mismatch("vocabulary size", target.vocab_size, config.vocab_size);
+  return {};
+}
+
+Result<std::unique_ptr<Eagle1Head>> Eagle1Head::Load(const io::ModelFile& file, const Llama& target, int64_t max_context,
+                                                     const LoadContext& load) {
+  HAAST_RETURN_IF_ERROR(CheckEagle1Fits(file, target.config()));
+  auto head = std::make_unique<Eagle1Head>();
+  head->config_ = file.config();
+  WeightBinder binder(file);
+  const int64_t hidden = head->config_.hidden_size;
+  head->embedding_ = target.embedding();
+  if (binder.Has("embed_tokens.weight")) {
+    HAAST_ASSIGN_OR_RETURN(head->embedding_, binder.Require("embed_tokens.weight", {head->config_.vocab_size, hidden}));
+  }
+  HAAST_ASSIGN_OR_RETURN(head->fc_, binder.Matrix("fc.weight", hidden, 2 * hidden, load));
+  HAAST_ASSIGN_OR_RETURN(head->fc_bias_, binder.OptionalVector("fc.bias", hidden));
+  for (int i = 0; i < head->config_.num_layers; ++i) {
+    HAAST_ASSIGN_OR_RETURN(DecoderLayer layer, LoadDecoderLayer(&binder, fmt::format("layers.{}.", i), head->config_, hidden, i > 0, load));
+    head->layers_.push_back(std::move(layer));
+  }
+  HAAST_RETURN_IF_ERROR(binder.CheckAllUsed());
+  head->lm_head_ = target.lm_head();
+  HAAST_ASSIGN_OR_RETURN(head->rope_, MakeRopeTable(head->config_, {}, max_context));
+  return head;
+}
+
+int64_t Eagle1Head::max_input() const {
+  return std::max({2 * config_.hidden_size, config_.intermediate_size, static_cast<int64_t>(config_.num_heads) * config_.head_dim});
+}
+
+int64_t Eagle1Head::arena_floats(int64_t rows, int64_t logit_rows) const {
+  return rows * 4 * config_.hidden_size + logit_rows * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 4 * 16;
+}
+
+int64_t Eagle1Head::bytes_per_pass() const {
+  int64_t bytes = lm_head_->bytes_per_pass + fc_.bytes_per_pass;
+  for (const DecoderLayer& layer : layers_) bytes += layer.bytes_per_pass();
+  return bytes;
+}
+
+void Eagle1Head::Forward(const ForwardArgs& args, ForwardContext& context) {
+  const int64_t rows = args.rows;
+  const int64_t hidden = config_.hidden_size;
+  float* pair = context.arena.Take<float>(rows * 2 * hidden);  // embedding | feature
+  float* embedded = context.arena.Take<float>(rows * hidden);
+  float* x = context.arena.Take<float>(rows * hidden);
+  EmbedRows(embedding_, args.ids, rows, embedded);
+  const size_t bytes = static_cast<size_t>(hidden) * sizeof(float);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memcpy(pair + r * 2 * hidden, embedded + r * hidden, bytes);
+    std::memcpy(pair + r * 2 * hidden + hidden, args.features + r * hidden, bytes);
+  }
+  const kernels::LinearTask join[] = {{&fc_, x, hidden, fc_bias_.empty() ? nullptr : fc_bias_.data()}};
+  context.ops.linear({pair, 2 * hidden, rows}, std::span(join), context.workspace, context.pool);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, i > 0}, context.caches[i], rows, x, context);
+  }
+  if (args.carried != nullptr) std::memcpy(args.carried, x, static_cast<size_t>(rows) * bytes);
+  if (args.logit_rows.empty()) return;
+  const int64_t count = static_cast<int64_t>(args.logit_rows.size());
+  float* last = context.arena.Take<float>(count * hidden);
+  GatherRows(x, hidden, args.logit_rows, last);
+  const kernels::LinearTask task[] = {{lm_head_.get(), args.logits, lm_head_->n}};
+  context.ops.linear({last, hidden, count}, std::span(task), context.workspace, context.pool);
+}
+
+}  // namespace haast::model

@@ -1,0 +1,161 @@
+#include "spec/eagle_drafter.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "spec/candidates.h"
+
+namespace haast::spec {
+namespace {
+
+// Features of tokens that no draft needs yet are kept until there are this many: one launch for all of them costs little
+// more than a launch for one.
+constexpr int64_t kWaitingRows = 32;
+
+}  // namespace
+
+EagleDrafter::EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops,
+                           std::vector<int64_t> tap_columns, int64_t tap_width)
+    : name_(name), head_(head), runner_(runner), ops_(ops), tap_columns_(std::move(tap_columns)), tap_width_(tap_width) {
+  HAAST_CHECK(static_cast<int64_t>(tap_columns_.size()) * tap_width_ == head.feature_width())
+      << tap_columns_.size() << " taps of " << tap_width_ << ", the head reads " << head.feature_width();
+}
+
+void EagleDrafter::BeginLaunch() {
+  sequences_.clear();
+  owners_.clear();
+  ids_.clear();
+  logit_rows_.clear();
+  features_.clear();
+}
+
+Status EagleDrafter::Propose(std::span<const ProposeItem> items) {
+  growth_.resize(std::max(growth_.size(), items.size()));
+  int deepest = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const ProposeItem& item = items[i];
+    Growth& growth = growth_[i];
+    item.tree->Clear();
+    growth.pool.Clear();
+    growth.rows.clear();
+    growth.row_parents.clear();
+    growth.carried.clear();
+    const int width = std::min({item.shape.top_k, item.shape.num_tokens, static_cast<int>(item.state->first.size())});
+    for (int c = 0; c < width; ++c) growth.pool.Add(-1, item.state->first[c]);
+    growth.level = growth.pool.Best(0, width);
+    if (width > 0) deepest = std::max(deepest, item.shape.depth);
+  }
+  for (int depth = 1; depth < deepest; ++depth) HAAST_RETURN_IF_ERROR(RunLevel(items, depth));
+  for (size_t i = 0; i < items.size(); ++i) growth_[i].pool.Fill(items[i].shape.num_tokens, items[i].tree);
+  return {};
+}
+
+// Runs the head on the level's nodes, at `depth` below the root, and adds their children.
+Status EagleDrafter::RunLevel(std::span<const ProposeItem> items, int depth) {
+  BeginLaunch();
+  std::vector<size_t> members;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const ProposeItem& item = items[i];
+    Growth& growth = growth_[i];
+    if (growth.level.empty() || item.shape.depth <= depth) continue;
+    members.push_back(i);
+    const int64_t cached = static_cast<int64_t>(growth.rows.size());
+    for (const int node : growth.level) {
+      const int parent = growth.pool.node(node).parent;
+      const auto parent_row = std::find(growth.rows.begin(), growth.rows.end(), parent);
+      growth.row_parents.push_back(parent < 0 ? -1 : static_cast<int32_t>(parent_row - growth.rows.begin()));
+      const std::vector<float>& carried = parent < 0 ? item.state->carried : growth.carried[static_cast<size_t>(parent)];
+      features_.insert(features_.end(), carried.begin(), carried.end());
+      ids_.push_back(growth.pool.node(node).token);
+      logit_rows_.push_back(static_cast<int32_t>(logit_rows_.size()));
+    }
+    growth.rows.insert(growth.rows.end(), growth.level.begin(), growth.level.end());
+    // Entries below the committed length come from target features; the tree's rows after them are this round's own guesses.
+    sequences_.push_back({item.kv->pages(), item.kv->length(), static_cast<int64_t>(growth.level.size()), growth.row_parents, cached});
+    owners_.push_back(item.kv->owner());
+  }
+  if (members.empty()) return {};
+  exec::Batch batch{attention::ForwardMode::kDraftDecode, sequences_, owners_, ids_, features_.data(), false, logit_rows_, false};
+  HAAST_RETURN_IF_ERROR(runner_.Run(batch));
+  int64_t row = 0;
+  for (const size_t i : members) {
+    const int64_t count = static_cast<int64_t>(growth_[i].level.size());
+    Expand(items[i], &growth_[i], row, depth);
+    row += count;
+  }
+  return {};
+}
+
+// Adds the children of the level's nodes, whose outputs begin at `first_row`, and chooses the next level among them.
+void EagleDrafter::Expand(const ProposeItem& item, Growth* growth, int64_t first_row, int depth) {
+  const int64_t hidden = head_.config().hidden_size;
+  const int first_child = growth->pool.size();
+  growth->carried.resize(static_cast<size_t>(first_child));
+  int64_t row = first_row;
+  for (const int node : growth->level) {
+    const float* value = runner_.carried(row);
+    growth->carried[static_cast<size_t>(node)].assign(value, value + hidden);
+    FindCandidates(runner_.logits(row), head_.draft_to_target(), *item.sampling, item.kv->length() + 1 + depth, item.shape.top_k, ops_,
+                   &found_);
+    for (const Candidate& candidate : found_) growth->pool.Add(node, candidate);
+    ++row;
+  }
+  growth->level = growth->pool.Best(first_child, item.shape.top_k);
+}
+
+// Keeps the features of the item's tokens.
+void EagleDrafter::Remember(const ObserveItem& item) {
+  DraftState& state = *item.state;
+  const std::span<const int32_t> next = item.tokens.subspan(static_cast<size_t>(item.first_position) + 1, static_cast<size_t>(item.count));
+  state.waiting_ids.insert(state.waiting_ids.end(), next.begin(), next.end());
+  for (const float* taps : item.taps) {
+    for (const int64_t column : tap_columns_) {
+      state.waiting_taps.insert(state.waiting_taps.end(), taps + column, taps + column + tap_width_);
+    }
+  }
+  state.first.clear();
+}
+
+bool EagleDrafter::MustRun(const ObserveItem& item) const {
+  const int64_t waiting = static_cast<int64_t>(item.state->waiting_ids.size());
+  return waiting > 0 && (item.will_draft || waiting >= kWaitingRows);
+}
+
+Status EagleDrafter::Observe(std::span<const ObserveItem> items) {
+  BeginLaunch();
+  for (const ObserveItem& item : items) {
+    Remember(item);
+    if (!MustRun(item)) continue;
+    const DraftState& state = *item.state;
+    const int64_t rows = static_cast<int64_t>(state.waiting_ids.size());
+    sequences_.push_back({item.kv->pages(), item.kv->draft_length(), rows, {}});
+    owners_.push_back(item.kv->owner());
+    ids_.insert(ids_.end(), state.waiting_ids.begin(), state.waiting_ids.end());
+    features_.insert(features_.end(), state.waiting_taps.begin(), state.waiting_taps.end());
+    if (item.will_draft) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+  }
+  if (sequences_.empty()) return {};
+  exec::Batch batch{attention::ForwardMode::kDraftExtend, sequences_, owners_, ids_, features_.data(), true, logit_rows_, false};
+  HAAST_RETURN_IF_ERROR(runner_.Run(batch));
+  const int64_t hidden = head_.config().hidden_size;
+  int64_t row = -1;
+  int64_t logit_row = 0;
+  for (const ObserveItem& item : items) {
+    if (!MustRun(item)) continue;
+    DraftState& state = *item.state;
+    const int64_t rows = static_cast<int64_t>(state.waiting_ids.size());
+    row += rows;
+    item.kv->CommitDraft(item.kv->draft_length() + rows, runner_.page_size());
+    state.waiting_ids.clear();
+    state.waiting_taps.clear();
+    if (!item.will_draft) continue;
+    // The last row stands at the position before the newest token's: its logits are for the one after that.
+    FindCandidates(runner_.logits(logit_row++), head_.draft_to_target(), *item.sampling, item.kv->draft_length() + 1, item.top_k, ops_,
+                   &state.first);
+    const float* value = runner_.carried(row);
+    state.carried.assign(value, value + hidden);
+  }
+  return {};
+}
+
+}  // namespace haast::spec
