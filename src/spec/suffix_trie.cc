@@ -71,8 +71,8 @@ int64_t SuffixTrie::Find(std::span<const int32_t> run) const {
   return node;
 }
 
-int64_t SuffixTrie::Match(std::span<const int32_t> tokens, int* length) const {
-  for (int64_t n = std::min<int64_t>(max_depth_ - 1, static_cast<int64_t>(tokens.size())); n > 0; --n) {
+int64_t SuffixTrie::Match(std::span<const int32_t> tokens, int longest, int* length) const {
+  for (int64_t n = std::min<int64_t>(longest, static_cast<int64_t>(tokens.size())); n > 0; --n) {
     const int64_t node = Find(tokens.last(static_cast<size_t>(n)));
     if (node < 0 || nodes_[node].children.empty()) continue;
     *length = static_cast<int>(n);

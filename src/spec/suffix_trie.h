@@ -25,9 +25,9 @@ class SuffixTrie {
     int64_t node;
     int64_t count;
   };
-  // The node of the longest suffix of `tokens` (at most max_depth - 1 of them) that was followed by something; 0 (the root)
-  // where not even the last token was. `length` receives how many tokens matched.
-  int64_t Match(std::span<const int32_t> tokens, int* length) const;
+  // The node of the longest suffix of `tokens` (at most `longest` of them) that was followed by something; 0 (the root) where
+  // not even the last token was. `length` receives how many tokens matched. Below the node are max_depth - length levels.
+  int64_t Match(std::span<const int32_t> tokens, int longest, int* length) const;
   int64_t count(int64_t node) const { return nodes_[node].count; }
   // The children of a node, most frequent first; equal ones by lower token.
   std::vector<Child> Children(int64_t node) const;
