@@ -6,7 +6,8 @@
 namespace haast::spec {
 namespace {
 
-constexpr int kMaxRun = 20;                // tokens of a counted run: the longest match and what may follow it
+constexpr int kMaxMatch = 12;              // tokens that are looked up
+constexpr int kMaxRun = kMaxMatch + 12;    // tokens of a counted run: the longest match and what may follow it
 constexpr int64_t kLongestIndexed = 8192;  // newest tokens of a request that are counted
 constexpr int kTokensPerMatched = 2;       // drafts for each matched token: a short match says little about the far future
 
@@ -69,8 +70,8 @@ Status SuffixDrafter::Propose(std::span<const ProposeItem> items) {
     CatchUp(item.tokens, &index);
     int own_length = 0;
     int shared_length = 0;
-    const int64_t own = index.trie.Match(item.tokens, &own_length);
-    const int64_t shared = history_.Match(item.tokens, &shared_length);
+    const int64_t own = index.trie.Match(item.tokens, kMaxMatch, &own_length);
+    const int64_t shared = history_.Match(item.tokens, kMaxMatch, &shared_length);
     const int length = std::max(own_length, shared_length);
     if (length == 0) continue;
     const int count = std::min(item.shape.num_tokens, kTokensPerMatched * length);

@@ -99,12 +99,27 @@ TEST(SuffixTrie, MatchesTheLongestSuffixThatGoesOn) {
     for (const SuffixTrie::Child& child : trie.Children(node)) found.push_back(child.token);
     return found;
   };
-  EXPECT_THAT(tokens(trie.Match(std::vector<int32_t>{9, 1, 2, 3}, &length)), ElementsAre(4));
+  EXPECT_THAT(tokens(trie.Match(std::vector<int32_t>{9, 1, 2, 3}, 3, &length)), ElementsAre(4));
   EXPECT_EQ(length, 3);
-  EXPECT_THAT(tokens(trie.Match(std::vector<int32_t>{9, 2, 3}, &length)), ElementsAre(4, 5));
+  EXPECT_THAT(tokens(trie.Match(std::vector<int32_t>{9, 2, 3}, 3, &length)), ElementsAre(4, 5));
   EXPECT_EQ(length, 2);
-  trie.Match(std::vector<int32_t>{4}, &length);
+  trie.Match(std::vector<int32_t>{4}, 3, &length);
   EXPECT_EQ(length, 0) << "4 was the end of everything";
+}
+
+TEST(SuffixDrafter, DraftsFarPastALongMatch) {
+  SuffixDrafter drafter;
+  std::vector<int32_t> answer;
+  for (int32_t i = 0; i < 60; ++i) answer.push_back(i);
+  DraftState other;
+  drafter.Finish(&other, answer);
+  const std::vector<int32_t> tokens(answer.begin(), answer.begin() + 30);
+  const SamplingParams sampling;
+  DraftState state;
+  DraftTree tree;
+  const ProposeItem item{&state, nullptr, tokens, &sampling, {10, 10, 1}, &tree};
+  ASSERT_TRUE(drafter.Propose({&item, 1}));
+  EXPECT_THAT(tree.drafts, ElementsAre(30, 31, 32, 33, 34, 35, 36, 37, 38, 39));
 }
 
 TEST(SuffixDrafter, LearnsFromFinishedRequests) {
