@@ -177,7 +177,7 @@ def main():
     parser.add_argument("--haast", type=Path, default=ROOT / "build" / "haast")
     parser.add_argument("--model", type=Path, default=default_model())
     parser.add_argument("--draft", type=Path, help="head folder; the model's own where left out")
-    parser.add_argument("--num-draft-tokens", type=int, help="drafts of a round; what suits the processor where left out")
+    parser.add_argument("--num-draft-tokens", type=int, help="drafts of a round; chosen round by round where left out")
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--prompts", action="append", default=[], metavar="FILE.jsonl", help="may be given several times")
     parser.add_argument("--limit", type=int, help="only the first N prompts of each file")

@@ -194,6 +194,17 @@ TEST_P(Exactness, EveryDrafterInOneBatch) {
   options.draft_model = options.model;  // drafts what the target would say: everything is accepted
   for (const int chunk : {64, 4096}) {
     options.prefill_chunk = chunk;
+    {
+      auto engine = MustCreate(options);
+      std::vector<Request> requests = WithMixedDrafters(1);
+      for (Request& request : requests) {
+        request.speculation.automatic = true;
+        request.speculation.top_k = 1;
+        request.speculation.depth = 0;
+        request.speculation.num_draft_tokens = 8;
+      }
+      ExpectAll(RunRequests(*engine, requests), "automatic");
+    }
     for (const size_t first : {0, 3, 5}) {
       auto engine = MustCreate(options);
       ExpectAll(RunRequests(*engine, WithMixedDrafters(first)), "drafters from " + std::to_string(first));

@@ -34,9 +34,6 @@ const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm);  // "none"
 // Most drafts of a round: with the root 64 rows, one word of the tree mask.
 inline constexpr int kMaxDraftTokens = 63;
 
-// Drafts of a round that pay on this processor's kernels: 3 where four rows cost hardly more than one (AVX-512 VNNI), else 2.
-int DefaultDraftTokens();
-
 // A round drafts a chain, or with top_k > 1 a tree: `depth` levels are expanded, `top_k` nodes of each, and the best
 // `num_draft_tokens` nodes are verified (EAGLE-2, Li et al. 2024). What is generated never depends on any of it.
 struct SpeculationParams {
@@ -44,6 +41,9 @@ struct SpeculationParams {
   int num_draft_tokens = 3;  // drafts of a round, the root excluded: 1..63. Verification then has one row more
   int top_k = 1;             // children of a node: 1..16; 1: a chain
   int depth = 0;             // levels of a tree: 1..16; 0: num_draft_tokens for a chain, at most 5 for a tree
+  // The engine chooses the length of each round's chain, from 0 to num_draft_tokens (at most 16), by what steps cost on this
+  // machine at the present load and by what was accepted lately. top_k must be 1.
+  bool automatic = false;
 };
 
 struct Request {

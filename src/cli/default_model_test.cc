@@ -16,6 +16,7 @@ TEST(DefaultModelTest, AnswersWithItsHead) {
   ASSERT_EQ(on.code, kExitOk) << on.err;  // says how to fetch the model where it is missing
   EXPECT_THAT(on.json()["text"].get<std::string>(), HasSubstr("Hello"));
   EXPECT_EQ(on.json()["speculation"]["algorithm"], "eagle3");
+  EXPECT_EQ(on.json()["speculation"]["automatic"], true);
   const Ran off = RunHaast(dir, {"generate", "--json", "--logprobs", "0", "--max-tokens", "12", "--no-speculation", "hello"});
   ASSERT_EQ(off.code, kExitOk) << off.err;
   EXPECT_EQ(on.json()["token_ids"], off.json()["token_ids"]);

@@ -143,7 +143,7 @@ TEST_F(FlagsTest, HostileNumbersAreRefused) {
   ExpectRefused({"--temperature", "1e999"}, "got '1e999'");
   ExpectRefused({"--top-p", "0"}, "expected a number above 0 and at most 1, got '0'");
   ExpectRefused({"--min-p", "1.5"}, "got '1.5'");
-  ExpectRefused({"--num-draft-tokens", "64"}, "expected a whole number from 1 to 63, got '64'");
+  ExpectRefused({"--num-draft-tokens", "64"}, "expected a whole number from 0 to 63, got '64'");
   ExpectRefused({"--num-draft-tokens", "0x4"}, "got '0x4'");
 }
 

@@ -15,6 +15,7 @@ Json SpeculationJson(const SpeculationStats& stats, const SpeculationParams& par
   const bool on = params.algorithm != SpeculativeAlgorithm::kNone;
   return {{"algorithm", SpeculativeAlgorithmName(params.algorithm)},
           {"num_draft_tokens", on ? params.num_draft_tokens : 0},
+          {"automatic", params.automatic},
           {"rounds", stats.rounds},
           {"drafted", stats.drafted},
           {"accepted", stats.accepted},

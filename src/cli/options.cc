@@ -42,8 +42,9 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
                  "eagle3 or eagle (--draft), draft_model (--draft-model), ngram (prompt lookup), suffix, none; default: that of the head")
       ->transform(OneOf({"eagle3", "eagle", "draft_model", "ngram", "suffix", "none"}))
       ->group(speculation);
-  app.add_option("--num-draft-tokens", flags.num_draft_tokens, "drafts of a round, the root excluded")
-      ->transform(WholeNumber(1, kMaxDraftTokens))
+  app.add_option("--num-draft-tokens", flags.num_draft_tokens,
+                 "drafts of a round, the root excluded; 0: round by round what pays on this machine at this load")
+      ->transform(WholeNumber(0, kMaxDraftTokens))
       ->group(speculation);
   app.add_option("--draft-top-k", flags.draft_top_k, "children of a drafted token; 1: a chain, more: a tree")
       ->transform(WholeNumber(1, 16))
@@ -111,6 +112,13 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   return options;
 }
 
+namespace {
+
+constexpr int kAutomaticDrafts = 8;  // the longest chain that the engine may choose
+constexpr int kTreeDrafts = 15;      // of a tree whose size is left open: with the root 16 rows
+
+}  // namespace
+
 SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head) {
   SpeculationParams params;
   const std::string name = !flags.algorithm.empty() ? flags.algorithm : head != nullptr ? head->architecture : "none";
@@ -118,7 +126,8 @@ SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head) 
     const auto algorithm = static_cast<SpeculativeAlgorithm>(i);
     if (name == SpeculativeAlgorithmName(algorithm)) params.algorithm = algorithm;
   }
-  params.num_draft_tokens = flags.num_draft_tokens;
+  params.automatic = flags.num_draft_tokens == 0 && flags.draft_top_k == 1;
+  params.num_draft_tokens = flags.num_draft_tokens > 0 ? flags.num_draft_tokens : params.automatic ? kAutomaticDrafts : kTreeDrafts;
   params.top_k = flags.draft_top_k;
   params.depth = flags.draft_depth;
   return params;

@@ -19,7 +19,7 @@ struct ModelFlags {
   std::string draft_model;
   std::string algorithm;  // "": that of the head; else SpeculativeAlgorithmName
   bool no_speculation = false;
-  int num_draft_tokens = DefaultDraftTokens();
+  int num_draft_tokens = 0;  // 0: the engine chooses, round by round
   int draft_top_k = 1;
   int draft_depth = 0;
   std::string draft_quantisation = "auto";

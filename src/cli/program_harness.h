@@ -31,7 +31,8 @@ class TinyFiles {
   std::string other_head;
 
   // Flags of model, head and one thread.
-  Args Flags() const { return {"--model", model, "--draft", head, "--threads", "1", "--kv-tokens", "4096"}; }
+  // Three drafts a round: for so small a model the engine itself would choose none.
+  Args Flags() const { return {"--model", model, "--draft", head, "--threads", "1", "--kv-tokens", "4096", "--num-draft-tokens", "3"}; }
 };
 
 // `command` and `flags` and `more`, with `input` on standard input.

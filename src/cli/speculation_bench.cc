@@ -224,6 +224,7 @@ Json SpeculationBenchJson(const std::vector<FileReport>& files, const Speculatio
   const TextRequest& request = options.request;
   Json json = {{"algorithm", SpeculativeAlgorithmName(request.speculation.algorithm)},
                {"num_draft_tokens", request.speculation.num_draft_tokens},
+               {"automatic", request.speculation.automatic},
                {"top_k", request.speculation.top_k},
                {"depth", request.speculation.depth},
                {"temperature", request.sampling.temperature},

@@ -2,20 +2,19 @@
 #include "haast/bench.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/clock.h"
 #include "base/format.h"
 #include "engine/engine_impl.h"
 #include "engine/loaded_models.h"
+#include "engine/step_bench.h"
 
 namespace haast {
 namespace engine {
 namespace {
 
-constexpr int kPasses = 7;             // of each kind of step in one repeat; their median is the repeat's value
-constexpr int kExtendRows = 4;         // of the measured draft extend
-constexpr int32_t kOwner = INT32_MAX;  // of this file's pages: the engine counts up from 0
+constexpr int kPasses = 7;      // of each kind of step in one repeat; their median is the repeat's value
+constexpr int kExtendRows = 4;  // of the measured draft extend
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0.0;
@@ -38,103 +37,6 @@ struct Series {
     repeats.push_back(Median(passes));
     passes.clear();
   }
-};
-
-// What single launches need of the models; valid as long as they are, whoever owns them.
-struct StepModels {
-  exec::Runner* target;
-  exec::Runner* head;  // null: none
-  kv::PagePool* pages;
-};
-
-// Single launches of target and head on a sequence of `depth` tokens. Nothing is committed: every launch writes the entries
-// after the depth and the next one overwrites them.
-class StepBench {
- public:
-  // The models outlive this object; their page pool has room (CheckBenchOptions).
-  StepBench(const StepModels& models, int64_t depth, int64_t rows)
-      : target_(models.target), head_(models.head), pages_(models.pages), kv_(kOwner), depth_(depth) {
-    const bool reserved = kv_.Reserve(depth + rows, pages_);
-    HAAST_CHECK(reserved) << depth + rows << " tokens, " << pages_->num_free() << " free pages";
-    const model::Model& target = target_->model();
-    const int64_t vocab = target.config().vocab_size;
-    ids_.resize(static_cast<size_t>(std::max(depth, rows)));
-    for (size_t i = 0; i < ids_.size(); ++i) ids_[i] = static_cast<int32_t>((static_cast<int64_t>(i) * 7919 + 17) % vocab);
-    const int64_t width = std::max<int64_t>(target.tap_width(), target.config().hidden_size);
-    features_.assign(static_cast<size_t>(std::max<int64_t>(rows, kExtendRows) * width), 0.25f);
-    logit_rows_.resize(static_cast<size_t>(rows));
-    std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
-  }
-  ~StepBench() { kv_.Release(pages_); }
-  StepBench(const StepBench&) = delete;
-  StepBench& operator=(const StepBench&) = delete;
-
-  // Fills target and draft entries of the first `depth` tokens.
-  Status Prepare(int64_t chunk) {
-    for (int64_t done = 0; done < depth_; done += chunk) {
-      const int64_t rows = std::min(chunk, depth_ - done);
-      exec::Batch batch = MakeBatch(attention::ForwardMode::kExtend, done, rows);
-      batch.want_taps = head_ != nullptr;
-      HAAST_RETURN_IF_ERROR(target_->Run(batch));
-      if (head_ == nullptr) continue;
-      exec::Batch extend = MakeBatch(attention::ForwardMode::kDraftExtend, done, rows);
-      extend.features = target_->taps(0);
-      extend.features_are_taps = true;
-      HAAST_RETURN_IF_ERROR(head_->Run(extend));
-    }
-    return {};
-  }
-
-  // Seconds of one target pass of `rows` tokens, with logits on all of them.
-  Result<double> Verify(int64_t rows) {
-    exec::Batch batch = MakeBatch(rows == 1 ? attention::ForwardMode::kDecode : attention::ForwardMode::kTargetVerify, depth_, rows);
-    batch.logit_rows = std::span(logit_rows_).first(static_cast<size_t>(rows));
-    batch.want_taps = head_ != nullptr;
-    return Time(*target_, batch);
-  }
-
-  Result<double> DraftStep() {
-    exec::Batch batch = MakeBatch(attention::ForwardMode::kDraftDecode, depth_, 1);
-    batch.features = features_.data();
-    batch.logit_rows = std::span(logit_rows_).first(1);
-    return Time(*head_, batch);
-  }
-
-  Result<double> DraftExtend() {
-    static constexpr int32_t kLastRow[] = {kExtendRows - 1};
-    exec::Batch batch = MakeBatch(attention::ForwardMode::kDraftExtend, depth_, kExtendRows);
-    batch.features = features_.data();
-    batch.features_are_taps = true;
-    batch.logit_rows = kLastRow;
-    return Time(*head_, batch);
-  }
-
- private:
-  exec::Batch MakeBatch(attention::ForwardMode mode, int64_t kv_before, int64_t rows) {
-    sequence_ = {kv_.pages(), kv_before, rows, {}};
-    exec::Batch batch;
-    batch.mode = mode;
-    batch.sequences = std::span(&sequence_, 1);
-    batch.owners = std::span(&kOwner, 1);
-    batch.ids = std::span(ids_).first(static_cast<size_t>(rows));
-    return batch;
-  }
-
-  static Result<double> Time(exec::Runner& runner, const exec::Batch& batch) {
-    const double start = base::NowSeconds();
-    HAAST_RETURN_IF_ERROR(runner.Run(batch));
-    return base::NowSeconds() - start;
-  }
-
-  exec::Runner* target_;
-  exec::Runner* head_;  // null: none
-  kv::PagePool* pages_;
-  kv::KvSeq kv_;
-  const int64_t depth_;
-  std::vector<int32_t> ids_;         // [max(depth, rows)] any tokens of the vocabulary
-  std::vector<float> features_;      // for draft launches: their values do not matter to their time
-  std::vector<int32_t> logit_rows_;  // 0, 1, ...
-  attention::SequenceRows sequence_;
 };
 
 // One request of `prompt` tokens through the engine, plainly.
@@ -241,8 +143,8 @@ class Bench {
       if (!warm_up) verify_[i].passes.push_back(seconds * 1e3);
     }
     if (!has_head_) return {};
-    HAAST_ASSIGN_OR_RETURN(const double step, steps_.DraftStep());
-    HAAST_ASSIGN_OR_RETURN(const double extend, steps_.DraftExtend());
+    HAAST_ASSIGN_OR_RETURN(const double step, steps_.DraftStep(1));
+    HAAST_ASSIGN_OR_RETURN(const double extend, steps_.DraftExtend(kExtendRows));
     if (warm_up) return {};
     draft_step_.passes.push_back(step * 1e3);
     draft_extend_.passes.push_back(extend * 1e3);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "spec/depth_policy.h"
 #include "spec/eagle_drafter.h"
 #include "spec/model_drafter.h"
 #include "spec/ngram_drafter.h"
@@ -77,6 +78,10 @@ Status CheckSpeculation(const SpeculationParams& params) {
   HAAST_RETURN_IF_ERROR(range("num_draft_tokens (drafts, the root excluded)", params.num_draft_tokens, 1, kMaxDraftTokens));
   HAAST_RETURN_IF_ERROR(range("top_k", params.top_k, 1, kMaxTopK));
   HAAST_RETURN_IF_ERROR(range("depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxDepth));
+  if (params.automatic && (params.top_k != 1 || params.num_draft_tokens > spec::kMaxPlannedDepth)) {
+    return Err(ErrorCode::kInvalidArgument, "automatic speculation drafts chains of at most {}: top_k = {}, num_draft_tokens = {}",
+               spec::kMaxPlannedDepth, params.top_k, params.num_draft_tokens);
+  }
   const spec::TreeShape shape = ShapeOf(params);
   // A drafter runs the expanded nodes as one tree.
   if (shape.top_k > 1 && shape.top_k * (shape.depth - 1) > spec::kMaxTreeRows) {

@@ -63,6 +63,7 @@ void EngineImpl::Admit() {
 // and the KV pages that can be had.
 spec::TreeShape EngineImpl::RoomFor(Sequence* sequence) const {
   spec::TreeShape shape = ShapeOf(sequence->request.speculation);
+  if (sequence->request.speculation.automatic) shape = {sequence->planned_depth, sequence->planned_depth, 1};
   const int64_t tokens = static_cast<int64_t>(sequence->tokens.size());
   const int64_t context_left = options_.max_context - tokens;
   shape.depth = CountDrafts(shape.depth, sequence->remaining(), context_left);
@@ -94,6 +95,42 @@ Status EngineImpl::Propose() {
     HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Propose(items[algorithm]));
   }
   return {};
+}
+
+// Once, when the first request speculates automatically.
+Status EngineImpl::MeasureCosts() {
+  const auto automatic = [](const auto& sequence) { return sequence->speculates() && sequence->request.speculation.automatic; };
+  if (!costs_.pass.empty() || std::none_of(running_.begin(), running_.end(), automatic)) return {};
+  return MeasureStepCosts(models_, drafters_, &costs_).map([](bool) {});
+}
+
+// The chains of the next round for all that speculate automatically, drafter by drafter.
+void EngineImpl::PlanDepths() {
+  int rows = 0;  // of the next launch, as far as it is known
+  for (const auto& sequence : running_) {
+    const SpeculationParams& params = sequence->request.speculation;
+    if (sequence->id == 0 || (sequence->speculates() && params.automatic)) continue;
+    rows += 1 + (sequence->speculates() ? ShapeOf(params).num_tokens : 0);
+  }
+  for (int i = 1; i < kNumSpeculativeAlgorithms; ++i) {
+    std::vector<Sequence*> members;
+    std::vector<spec::DepthRequest> requests;
+    for (const auto& sequence : running_) {
+      const SpeculationParams& params = sequence->request.speculation;
+      if (sequence->id == 0 || !params.automatic || params.algorithm != static_cast<SpeculativeAlgorithm>(i)) continue;
+      const int most =
+          CountDrafts(params.num_draft_tokens, sequence->remaining(), options_.max_context - static_cast<int64_t>(sequence->tokens.size()));
+      members.push_back(sequence.get());
+      requests.push_back({&sequence->acceptance, &acceptance_[i], most});
+    }
+    if (members.empty()) continue;
+    const std::vector<int> depths = spec::ChooseDepths(requests, rows, costs_.Of(static_cast<SpeculativeAlgorithm>(i)));
+    for (size_t m = 0; m < members.size(); ++m) {
+      members[m]->planned_depth = depths[m];
+      if (depths[m] == 0 && members[m]->probe.Tick()) members[m]->planned_depth = std::min(spec::kProbeDepth, requests[m].most);
+      rows += 1 + members[m]->planned_depth;
+    }
+  }
 }
 
 // One launch over every running request: prompt chunks, newest tokens and their drafts.
@@ -134,6 +171,7 @@ Status EngineImpl::RunTarget() {
   const attention::ForwardMode mode = any_prompt   ? attention::ForwardMode::kExtend
                                       : any_drafts ? attention::ForwardMode::kTargetVerify
                                                    : attention::ForwardMode::kDecode;
+  target_mode_ = mode;
   exec::Batch batch{mode, sequence_rows_, owners_, ids_, nullptr, false, logit_rows_, any_taps};
   return models_.target_runner->Run(batch);
 }
@@ -181,6 +219,9 @@ void EngineImpl::CountRound(Sequence* sequence, int num_accepted, int64_t emitte
   round.emitted = emitted;
   round.accepted_at.assign(static_cast<size_t>(ShapeOf(sequence->request.speculation).depth), 0);
   for (int i = 0; i < num_accepted; ++i) round.accepted_at[i] = 1;
+  const int depth = sequence->tree.depth();
+  sequence->acceptance.Observe(depth, num_accepted);
+  acceptance_[static_cast<size_t>(sequence->request.speculation.algorithm)].Observe(depth, num_accepted);
   sequence->stats.Add(round);
   stats_.speculation.Add(round);
   const std::string_view name = DrafterOf(*sequence)->name();
@@ -236,7 +277,8 @@ Status EngineImpl::Observe() {
     }
     items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back(
         {&sequence->draft, &sequence->kv, &sequence->request.sampling, sequence->kv.length() - count, sequence->tokens, count, taps[i],
-         sequence->pending() == 1, sequence->request.speculation.top_k});
+         sequence->pending() == 1 && (!sequence->request.speculation.automatic || sequence->planned_depth > 0),
+         sequence->request.speculation.top_k});
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;
@@ -286,8 +328,9 @@ std::vector<Event> EngineImpl::Step() {
   if (running_.empty()) return events;
   ++stats_.steps;
 
+  Status status = MeasureCosts();
   const double t0 = base::NowSeconds();
-  Status status = Propose();
+  if (status) status = Propose();
   const double t1 = base::NowSeconds();
   if (status) status = RunTarget();
   const double t2 = base::NowSeconds();
@@ -306,6 +349,8 @@ std::vector<Event> EngineImpl::Step() {
     Finish(share.sequence, events.back().finish, &events.back());
     share.sequence = nullptr;
   }
+  if (target_mode_ != attention::ForwardMode::kExtend) costs_.pass.Learn(static_cast<int>(ids_.size()), t2 - t1);
+  PlanDepths();
   const double t3 = base::NowSeconds();
   status = Observe();
   if (!status) FailStep(status.error(), &events);

@@ -10,6 +10,7 @@
 #include "engine/drafters.h"
 #include "engine/loaded_models.h"
 #include "engine/sequence.h"
+#include "engine/step_costs.h"
 #include "haast/engine.h"
 #include "sampling/sampler.h"
 
@@ -49,6 +50,8 @@ class EngineImpl final : public Engine {
   void TakeInbox(std::vector<Event>* events);
   void Admit();
   Status Propose();
+  Status MeasureCosts();
+  void PlanDepths();
   spec::Drafter* DrafterOf(const Sequence& sequence) const;  // null where it does not speculate
   spec::TreeShape RoomFor(Sequence* sequence) const;
   Status RunTarget();
@@ -64,6 +67,8 @@ class EngineImpl final : public Engine {
   EngineOptions options_;
   LoadedModels models_;
   Drafters drafters_;
+  StepCosts costs_;                                                             // empty until a request speculates automatically
+  std::array<spec::AcceptanceEstimate, kNumSpeculativeAlgorithms> acceptance_;  // over all requests
   sampling::SamplerScratch sampler_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
@@ -76,6 +81,7 @@ class EngineImpl final : public Engine {
   std::vector<int32_t> owners_;
   std::vector<int32_t> ids_;
   std::vector<int32_t> logit_rows_;
+  attention::ForwardMode target_mode_ = attention::ForwardMode::kIdle;  // of the step's target launch
 
   // The inbox is all that other threads touch.
   std::mutex inbox_mutex_;

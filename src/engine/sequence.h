@@ -7,6 +7,7 @@
 #include "haast/event.h"
 #include "haast/request.h"
 #include "kv/kv_seq.h"
+#include "spec/depth_policy.h"
 #include "spec/drafter.h"
 
 namespace haast::engine {
@@ -20,6 +21,9 @@ struct Sequence {
   kv::KvSeq kv;
   spec::DraftState draft;
   spec::DraftTree tree;  // drafts of the round in flight
+  spec::AcceptanceEstimate acceptance;
+  spec::ProbeClock probe;
+  int planned_depth = 0;  // of the next round, where speculation is automatic
   SpeculationStats stats;
   double submitted = 0.0;  // seconds on the monotonic clock
   double started = 0.0;

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/format.h"
 #include "engine/engine_impl.h"
 
@@ -13,8 +12,6 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   HAAST_ASSIGN_OR_RETURN(engine::LoadedModels models, engine::LoadModels(&resolved));
   return std::make_unique<engine::EngineImpl>(std::move(resolved), std::move(models));
 }
-
-int DefaultDraftTokens() { return base::BestIsa() == base::Isa::kAvx512Vnni ? 3 : 2; }
 
 namespace engine {
 namespace {

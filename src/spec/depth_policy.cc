@@ -1,0 +1,132 @@
+#include "spec/depth_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace haast::spec {
+namespace {
+
+constexpr double kFade = 0.98;          // of a count with every round: half is forgotten after 34
+constexpr double kPriorRounds = 6.0;    // what the estimate over all requests is worth
+constexpr double kUnknownChance = 0.5;  // before anything was seen
+constexpr double kLearning = 0.05;      // share of a new timing
+constexpr int kProbeEvery = 160;        // steps
+constexpr int kProbeRounds = 4;
+
+// Drafting must promise this much more than plain decoding: what an estimate is wrong by costs as much as it gains.
+constexpr double kWorthwhile = 1.01;
+
+}  // namespace
+
+void CostCurve::Set(std::vector<int> rows, std::vector<double> seconds) {
+  HAAST_CHECK(!rows.empty() && rows.size() == seconds.size() && rows.front() == 1 && std::is_sorted(rows.begin(), rows.end()))
+      << rows.size() << " row counts, " << seconds.size() << " timings";
+  rows_ = std::move(rows);
+  seconds_ = std::move(seconds);
+}
+
+double CostCurve::At(int rows) const {
+  if (rows_.empty() || rows < 1) return 0.0;
+  if (rows_.size() == 1) return seconds_[0];
+  size_t right = 1;
+  while (right + 1 < rows_.size() && rows_[right] < rows) ++right;
+  const double slope = (seconds_[right] - seconds_[right - 1]) / (rows_[right] - rows_[right - 1]);
+  return std::max(0.0, seconds_[right - 1] + slope * (rows - rows_[right - 1]));
+}
+
+void CostCurve::Learn(int rows, double seconds) {
+  if (rows_.empty() || rows < 1 || !(seconds > 0.0)) return;
+  const double expected = At(rows);
+  if (!(expected > 0.0)) return;
+  // A launch that was interrupted by something else says little.
+  const double ratio = std::clamp(seconds / expected, 0.5, 2.0);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    // The points beside the launch move most; all move a little, for a longer context makes every launch dearer.
+    const double distance = std::abs(std::log2(static_cast<double>(rows) / rows_[i]));
+    seconds_[i] *= 1.0 + kLearning * (ratio - 1.0) * std::max(0.25, 1.0 - distance);
+  }
+}
+
+void AcceptanceEstimate::Observe(int drafted, int accepted) {
+  for (int i = 0; i < std::min(drafted, kMaxPlannedDepth); ++i) {
+    tried_[i] = tried_[i] * kFade + 1.0;
+    accepted_[i] = accepted_[i] * kFade + (i < accepted ? 1.0 : 0.0);
+    if (i >= accepted) break;  // what comes after a refused draft was not judged
+  }
+}
+
+double AcceptanceEstimate::Chance(int position, const AcceptanceEstimate* prior) const {
+  const int i = std::clamp(position, 0, kMaxPlannedDepth - 1);
+  // Where nothing was tried, a draft is as good as the one before it.
+  const double expected = prior != nullptr ? prior->Chance(i, nullptr) : i == 0 ? kUnknownChance : Chance(i - 1, nullptr);
+  const double weight = prior == nullptr ? 1.0 : kPriorRounds;
+  return (accepted_[i] + weight * expected) / (tried_[i] + weight);
+}
+
+StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, int other_rows, const CostModel& costs) {
+  StepPrice price;
+  int rows = other_rows;
+  int deepest = 0;
+  int extend_rows = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    double reached = 1.0;
+    price.tokens += 1.0;
+    for (int j = 0; j < depths[i]; ++j) {
+      reached *= requests[i].own->Chance(j, requests[i].prior);
+      price.tokens += reached;
+    }
+    rows += 1 + depths[i];
+    deepest = std::max(deepest, depths[i]);
+    if (depths[i] > 0) extend_rows += 1 + depths[i] / 2;
+  }
+  price.seconds = costs.pass->At(rows) + costs.draft_extend->At(extend_rows);
+  for (int level = 1; level < deepest; ++level) {
+    const auto wants = std::count_if(depths.begin(), depths.end(), [&](int depth) { return depth > level; });
+    price.seconds += costs.draft_step->At(static_cast<int>(wants));
+  }
+  return price;
+}
+
+std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, int other_rows, const CostModel& costs) {
+  struct Step {
+    double gain;  // chance that this draft is emitted
+    int depth;
+    size_t request;
+  };
+  std::vector<Step> steps;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    double reached = 1.0;
+    for (int j = 0; j < std::min(requests[i].most, kMaxPlannedDepth); ++j) {
+      reached *= requests[i].own->Chance(j, requests[i].prior);
+      steps.push_back({reached, j + 1, i});
+    }
+  }
+  // The likeliest drafts first. A deeper draft of a request is never likelier than the one before it, and comes after it.
+  std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.gain > b.gain; });
+  std::vector<int> depths(requests.size(), 0);
+  std::vector<int> best = depths;
+  const auto rate = [&] {
+    const StepPrice price = PriceStep(requests, depths, other_rows, costs);
+    return price.seconds > 0.0 ? price.tokens / price.seconds : 0.0;
+  };
+  double best_rate = rate() * kWorthwhile;
+  for (const Step& step : steps) {
+    depths[step.request] = std::max(depths[step.request], step.depth);
+    const double now = rate();
+    if (now <= best_rate) continue;
+    best_rate = now;
+    best = depths;
+  }
+  return best;
+}
+
+bool ProbeClock::Tick() {
+  ++steps_;
+  if (steps_ < kProbeEvery) return false;
+  if (steps_ >= kProbeEvery + kProbeRounds - 1) steps_ = 0;
+  return true;
+}
+
+}  // namespace haast::spec

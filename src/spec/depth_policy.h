@@ -1,0 +1,79 @@
+// How deep the next round should draft: pure functions of what steps cost on this machine and of what was accepted lately.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace haast::spec {
+
+inline constexpr int kMaxPlannedDepth = 16;
+
+// Seconds of a launch by its rows: measured at some row counts, straight lines between them.
+class CostCurve {
+ public:
+  // `rows` ascending from 1, `seconds` of each.
+  void Set(std::vector<int> rows, std::vector<double> seconds);
+  bool empty() const { return rows_.empty(); }
+  // Past the last point the last slope goes on. 0 for an empty curve or no rows.
+  double At(int rows) const;
+  // Moves the curve towards a launch of `rows` that took `seconds`: contexts grow, machines change.
+  void Learn(int rows, double seconds);
+
+ private:
+  std::vector<int> rows_;
+  std::vector<double> seconds_;
+};
+
+// Curves that outlive their use here.
+struct CostModel {
+  const CostCurve* pass;          // of the target, logits on all rows
+  const CostCurve* draft_step;    // of the drafter; empty: it costs nothing
+  const CostCurve* draft_extend;  // likewise
+};
+
+// Chance that draft i is accepted where the drafts before it were: counts that fade, so that the last hundred rounds decide.
+class AcceptanceEstimate {
+ public:
+  void Observe(int drafted, int accepted);
+  // `prior`: an estimate over more requests, worth a few rounds; null: a position that was never tried
+  // is taken to be as the one before it, the first one even odds.
+  double Chance(int position, const AcceptanceEstimate* prior) const;
+  double rounds() const { return tried_[0]; }
+
+ private:
+  std::array<double, kMaxPlannedDepth> tried_{};
+  std::array<double, kMaxPlannedDepth> accepted_{};
+};
+
+// One request that may draft.
+struct DepthRequest {
+  const AcceptanceEstimate* own;
+  const AcceptanceEstimate* prior;  // of its drafter, over all requests
+  int most;                         // drafts at most
+};
+
+// The depths (0: no drafts) with the most expected tokens a second. `other_rows`: rows of the launch that belong to nobody
+// in `requests`.
+std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, int other_rows, const CostModel& costs);
+
+// Expected tokens and seconds of a step with these depths: what ChooseDepths compares.
+struct StepPrice {
+  double tokens = 0.0;
+  double seconds = 0.0;
+};
+StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, int other_rows, const CostModel& costs);
+
+// When a request whose drafts do not pay tries again: a few rounds, seldom enough to cost about a hundredth.
+class ProbeClock {
+ public:
+  // One step of a request for which drafting was judged not worth it; true: draft a little all the same.
+  bool Tick();
+
+ private:
+  int steps_ = 0;
+};
+inline constexpr int kProbeDepth = 2;
+
+}  // namespace haast::spec

@@ -1,0 +1,135 @@
+#include "spec/depth_policy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace haast::spec {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+CostCurve Curve(std::vector<int> rows, std::vector<double> seconds) {
+  CostCurve curve;
+  curve.Set(std::move(rows), std::move(seconds));
+  return curve;
+}
+
+AcceptanceEstimate Accepts(double chance) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> uniform;
+  AcceptanceEstimate estimate;
+  for (int round = 0; round < 2000; ++round) {
+    int accepted = 0;
+    while (accepted < 8 && uniform(random) < chance) ++accepted;
+    estimate.Observe(8, accepted);
+  }
+  return estimate;
+}
+
+TEST(CostCurve, StraightBetweenPointsAndOn) {
+  const CostCurve curve = Curve({1, 2, 4, 8}, {1.0, 1.1, 1.5, 3.5});
+  EXPECT_DOUBLE_EQ(curve.At(1), 1.0);
+  EXPECT_DOUBLE_EQ(curve.At(3), 1.3);
+  EXPECT_DOUBLE_EQ(curve.At(8), 3.5);
+  EXPECT_DOUBLE_EQ(curve.At(12), 5.5);
+  EXPECT_EQ(curve.At(0), 0.0);
+  EXPECT_EQ(CostCurve().At(5), 0.0);
+}
+
+TEST(CostCurve, FollowsTheMachine) {
+  CostCurve curve = Curve({1, 2, 4}, {1.0, 1.2, 1.6});
+  for (int i = 0; i < 400; ++i) curve.Learn(2, 2.4);
+  EXPECT_NEAR(curve.At(2), 2.4, 0.1);
+  EXPECT_GT(curve.At(4), 1.7) << "others follow, less";
+  const double before = curve.At(2);
+  curve.Learn(2, 1000.0);
+  EXPECT_LT(curve.At(2), before * 1.06) << "one interrupted launch says little";
+  curve.Learn(2, -1.0);
+  curve.Learn(0, 1.0);
+}
+
+TEST(AcceptanceEstimate, ChancesAreConditional) {
+  AcceptanceEstimate estimate;
+  for (int i = 0; i < 400; ++i) estimate.Observe(3, i % 4 == 0 ? 0 : i % 2 == 0 ? 1 : 3);  // 3/4, then 2/3, then all
+  EXPECT_NEAR(estimate.Chance(0, nullptr), 0.75, 0.05);
+  EXPECT_NEAR(estimate.Chance(1, nullptr), 0.667, 0.06);
+  EXPECT_GT(estimate.Chance(2, nullptr), 0.9);
+  EXPECT_NEAR(AcceptanceEstimate().Chance(0, &estimate), estimate.Chance(0, nullptr), 1e-12) << "a newcomer is judged by the others";
+}
+
+TEST(AcceptanceEstimate, ForgetsThePast) {
+  AcceptanceEstimate estimate;
+  for (int i = 0; i < 1000; ++i) estimate.Observe(1, 1);
+  for (int i = 0; i < 200; ++i) estimate.Observe(1, 0);
+  EXPECT_LT(estimate.Chance(0, nullptr), 0.05);
+}
+
+struct Machine {
+  CostCurve pass;
+  CostCurve step = Curve({1, 2, 4, 8}, {0.12, 0.13, 0.16, 0.25});
+  CostCurve extend = Curve({1, 2, 4, 8}, {0.15, 0.16, 0.2, 0.3});
+  CostModel costs() const { return {&pass, &step, &extend}; }
+};
+// Rows nearly free up to four; every row at its price.
+const Machine kWide{Curve({1, 2, 4, 8, 16}, {1.0, 1.02, 1.05, 1.5, 2.7})};
+const Machine kNarrow{Curve({1, 2, 4, 8, 16}, {1.0, 1.1, 1.65, 3.1, 6.0})};
+
+TEST(ChooseDepths, BetterDraftsAndCheaperRowsDraftDeeper) {
+  int last = -1;
+  for (const double chance : {0.02, 0.3, 0.6, 0.8, 0.95}) {
+    const AcceptanceEstimate own = Accepts(chance);
+    const DepthRequest request{&own, nullptr, 8};
+    const int wide = ChooseDepths({&request, 1}, 0, kWide.costs())[0];
+    EXPECT_GE(wide, ChooseDepths({&request, 1}, 0, kNarrow.costs())[0]) << chance;
+    EXPECT_GE(wide, last) << chance;
+    last = wide;
+  }
+  EXPECT_GE(last, 5);
+  const AcceptanceEstimate hopeless = Accepts(0.02);
+  const DepthRequest request{&hopeless, nullptr, 8};
+  EXPECT_THAT(ChooseDepths({&request, 1}, 0, kWide.costs()), ElementsAre(0));
+}
+
+// The choice is never worse than any one depth for all, by its own prices; and never worse than none.
+TEST(ChooseDepths, BeatsEveryFixedDepth) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 60; ++round) {
+    const Machine& machine = round % 2 == 0 ? kWide : kNarrow;
+    const int batch = 1 + static_cast<int>(random() % 16);
+    std::vector<AcceptanceEstimate> estimates;
+    for (int i = 0; i < batch; ++i) estimates.push_back(Accepts(0.05 + 0.9 * static_cast<double>(random() % 100) / 100.0));
+    std::vector<DepthRequest> requests;
+    for (const AcceptanceEstimate& estimate : estimates) requests.push_back({&estimate, nullptr, static_cast<int>(random() % 9)});
+    const int others = static_cast<int>(random() % 3);
+    const std::vector<int> chosen = ChooseDepths(requests, others, machine.costs());
+    const StepPrice ours = PriceStep(requests, chosen, others, machine.costs());
+    for (int depth = 0; depth <= 8; ++depth) {
+      std::vector<int> fixed;
+      for (const DepthRequest& request : requests) fixed.push_back(std::min(depth, request.most));
+      const StepPrice theirs = PriceStep(requests, fixed, others, machine.costs());
+      EXPECT_GE(ours.tokens / ours.seconds, 0.985 * theirs.tokens / theirs.seconds) << "depth " << depth << " for all of " << batch;
+    }
+    for (size_t i = 0; i < chosen.size(); ++i) EXPECT_LE(chosen[i], requests[i].most);
+  }
+}
+
+TEST(ChooseDepths, WithoutCostsNothingIsDrafted) {
+  const AcceptanceEstimate own = Accepts(0.9);
+  const DepthRequest request{&own, nullptr, 8};
+  const CostCurve none;
+  EXPECT_THAT(ChooseDepths({&request, 1}, 0, {&none, &none, &none}), Each(0));
+}
+
+TEST(ProbeClock, TriesSeldom) {
+  ProbeClock clock;
+  int probes = 0;
+  for (int step = 0; step < 10000; ++step) probes += clock.Tick();
+  EXPECT_GT(probes, 100);
+  EXPECT_LT(probes, 300);
+}
+
+}  // namespace
+}  // namespace haast::spec
