@@ -266,6 +266,27 @@ TEST_P(Exactness, OtherBranchesThanTheFirstAreAccepted) {
   EXPECT_GT(other_branches, 0);
 }
 
+// EAGLE-1: an echo head whose drafts are often right, chains and trees, beside n-gram drafts.
+TEST_P(Exactness, Eagle1HeadsChangeNothingButSpeed) {
+  if (!GetParam().head.echo) return;
+  EngineOptions options = options_;
+  options.draft = WriteTinyEagle1(GetParam().llama, 1, /*echo=*/true, dir_.Join("eagle1"));
+  auto engine = MustCreate(options);
+  std::vector<Request> requests = requests_;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].speculation = i % 3 == 0   ? SpeculationParams{SpeculativeAlgorithm::kEagle, 5}
+                              : i % 3 == 1 ? SpeculationParams{SpeculativeAlgorithm::kEagle, 20, 4, 4}
+                                           : SpeculationParams{SpeculativeAlgorithm::kNgram, 4};
+  }
+  ExpectAll(RunRequests(*engine, requests), "EAGLE-1");
+  EXPECT_GT(engine->stats().speculation.accepted, 0);
+  Request other = requests_[0];
+  other.speculation = {SpeculativeAlgorithm::kEagle3, 3};
+  const auto refused = engine->Submit(other);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("has not loaded an EAGLE-3 head"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(TinyModels, Exactness, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -26,7 +26,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(model::Model& model, const kernel
                          Buffer::Allocate(floats(options.max_logit_rows, model.logits_width()), "logits", BufferUse::kSparse));
   HAAST_ASSIGN_OR_RETURN(runner->taps_,
                          Buffer::Allocate(floats(options.max_rows, model.tap_width()), "tapped features", BufferUse::kSparse));
-  if (config.eagle3) {
+  if (model.carries()) {
     HAAST_ASSIGN_OR_RETURN(runner->carried_,
                            Buffer::Allocate(floats(options.max_rows, config.hidden_size), "carried features", BufferUse::kSparse));
   }

@@ -13,6 +13,7 @@ namespace haast::model {
 class DraftHead : public Model {
  public:
   int64_t tap_width() const override { return 0; }
+  bool carries() const override { return true; }
   // Floats of one token's target features (ForwardArgs::features with features_are_taps).
   virtual int64_t feature_width() const = 0;
   // Target id of each draft id; empty: the same ids.

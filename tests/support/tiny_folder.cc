@@ -182,4 +182,16 @@ std::string WriteTinyEagle3(const TinyEagle3& head, const std::string& folder) {
   return folder;
 }
 
+std::string WriteTinyEagle1(const TinyLlama& target, int layers, bool echo, const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  Json config = LlamaConfig(target);
+  config["num_hidden_layers"] = layers;
+  config["bias"] = true;
+  WriteFile(folder + "/config.json", config.dump(1));
+  std::vector<SafeTensor> tensors;
+  for (const TinyTensor& tensor : MakeTinyEagle1(target, layers, echo)) tensors.push_back(Stored(tensor, DType::kF32));
+  WriteShards(tensors, 1, folder);
+  return folder;
+}
+
 }  // namespace haast::testing

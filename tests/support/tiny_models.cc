@@ -158,6 +158,30 @@ std::vector<TinyTensor> MakeTinyEagle3(const TinyEagle3& head) {
   return make.Take();
 }
 
+std::vector<TinyTensor> MakeTinyEagle1(const TinyLlama& target, int layers, bool echo) {
+  TinyLlama body = target;
+  body.layers = layers;
+  body.seed = target.seed + 100;
+  if (echo) body.layer_scale = 0.01f;
+  Maker make(body.seed);
+  for (TinyTensor& tensor : MakeTinyLlama(body)) {
+    const std::string_view prefix = "model.";
+    const bool of_layers = tensor.name.starts_with("model.layers.");
+    if (!of_layers || tensor.name == "model.layers.0.input_layernorm.weight") continue;
+    tensor.name = tensor.name.substr(prefix.size());
+    make.Add(std::move(tensor));
+  }
+  const int64_t hidden = target.hidden;
+  if (echo) {
+    make.Add(LastTap(hidden, 2));
+    make.Add({"fc.bias", {hidden}, std::vector<float>(static_cast<size_t>(hidden), 0.0f)});
+  } else {
+    make.Matrix("fc.weight", hidden, 2 * hidden);
+    make.Bias("fc.bias", hidden);
+  }
+  return make.Take();
+}
+
 std::vector<int> TinyTaps(const TinyEagle3& head) {
   if (!head.taps.empty()) return head.taps;
   return {0, head.target.layers / 2, head.target.layers};

@@ -115,4 +115,11 @@ std::vector<int64_t> TinyDraftToTarget(const TinyEagle3& head);
 // Writes config.json and model.safetensors into `folder` (made where missing) and returns it.
 std::string WriteTinyEagle3(const TinyEagle3& head, const std::string& folder);
 
+// An EAGLE-1 head for `target`, F32, with fc.bias and without embeddings of its own; echo: it drafts the token before it again
+// (its fc hands over the feature, its layers add next to nothing). Returns the folder.
+std::string WriteTinyEagle1(const TinyLlama& target, int layers, bool echo, const std::string& folder);
+
+// The folder's tensors: layers.i.*, fc.weight, fc.bias.
+std::vector<TinyTensor> MakeTinyEagle1(const TinyLlama& target, int layers, bool echo);
+
 }  // namespace haast::testing

@@ -15,5 +15,8 @@ int main(int argc, char** argv) {
     for (int32_t id : haast::testing::TinyCaseIds(tiny.llama)) ids << id << '\n';
     std::printf("%s\n", folder.c_str());
   }
+  // An EAGLE-1 head of two layers beside its target.
+  const haast::testing::TinyCase tiny = haast::testing::TinyLlamaCases().front();
+  std::printf("%s\n", WriteTinyEagle1(tiny.llama, 2, /*echo=*/false, std::string(argv[1]) + "/eagle1_head").c_str());
   return 0;
 }
