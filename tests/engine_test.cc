@@ -251,6 +251,31 @@ TEST_F(EngineTest, RefusesWhatCanNeverRunAndHarmsNobody) {
   EXPECT_EQ(tokens, 40);
 }
 
+// Acceptance far under the floor: said once, with a code and the numbers, and nothing is drafted any more. Other drafters go on.
+TEST_F(EngineTest, AHeadThatNeverHelpsIsTurnedOff) {
+  TinyEagle3 random;
+  random.target = llama_;
+  options_.draft = WriteTinyEagle3(random, dir_.Join("random"));
+  options_.acceptance_floor = 0.5;
+  auto engine = MustCreate(options_);
+  const Answer plain = RunRequests(*engine, {request_})[0];
+  std::string disabled;
+  for (int i = 0; i < 12 && disabled.empty(); ++i) {
+    ExpectSameBits(plain, RunRequests(*engine, {Drafted(1)})[0], "before and after");
+    for (const DrafterStats& drafter : engine->stats().drafters) {
+      if (drafter.name == "eagle3") disabled = drafter.disabled;
+    }
+  }
+  EXPECT_TRUE(disabled.starts_with("low_acceptance: the first draft was accepted in ")) << disabled;
+  const int64_t drafted = engine->stats().speculation.drafted;
+  ExpectSameBits(plain, RunRequests(*engine, {Drafted(3)})[0], "turned off");
+  EXPECT_EQ(engine->stats().speculation.drafted, drafted);
+  Request lookup = request_;
+  lookup.speculation = {SpeculativeAlgorithm::kNgram, 3};
+  ExpectSameBits(plain, RunRequests(*engine, {lookup})[0], "n-gram drafts");
+  EXPECT_GT(engine->stats().speculation.drafted, drafted);
+}
+
 TEST_F(EngineTest, WithoutAHeadSpeculationIsRefused) {
   options_.draft.clear();
   auto engine = MustCreate(options_);
@@ -284,6 +309,7 @@ TEST_F(EngineTest, OptionsOutOfRangeAreErrors) {
   expect_error("max_batch = 0", [](EngineOptions* o) { o->max_batch = 0; });
   expect_error("prefill_chunk = 0", [](EngineOptions* o) { o->prefill_chunk = 0; });
   expect_error("max_context = 5000: expected 0 to 4096", [](EngineOptions* o) { o->max_context = 5000; });
+  expect_error("acceptance_floor = 1.5: expected 0 to 1", [](EngineOptions* o) { o->acceptance_floor = 1.5; });
   expect_error("backend 'gpu'", [](EngineOptions* o) { o->backend = "gpu"; });
   expect_error("draft_quantisation 'q2'", [](EngineOptions* o) { o->draft_quantisation = "q2"; });
   expect_error("no/such/file", [](EngineOptions* o) { o->model = "no/such/file"; });

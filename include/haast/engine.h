@@ -32,6 +32,9 @@ struct EngineOptions {
   int64_t max_context = 0;  // longest sequence; 0: the model's own limit
   int max_batch = 16;       // requests that run together
   int prefill_chunk = 512;  // prompt tokens a step may take, all requests together
+  // A head or draft model whose first drafts are accepted less often than this, in 256 rounds of all requests together, is no
+  // longer used: it does not fit what it drafts for, and only costs time. 0: never.
+  double acceptance_floor = 0.02;
 };
 
 // One drafter's part in the speculation of all requests.
@@ -40,6 +43,8 @@ struct DrafterStats {
   SpeculationStats speculation;
   double seconds = 0.0;         // spent drafting
   double wasted_seconds = 0.0;  // of those, the share of drafts that were not accepted
+  // Why the engine stopped using it, beginning with a code: "low_acceptance: ..."; empty while it is in use.
+  std::string disabled;
 };
 
 struct EngineStats {

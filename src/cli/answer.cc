@@ -44,6 +44,14 @@ std::string StatisticsLine(const Answer& answer) {
   return line + fmt::format("; finished: {}", FinishReasonName(answer.finish));
 }
 
+std::string DisabledDrafters(const EngineStats& stats) {
+  std::string text;
+  for (const DrafterStats& drafter : stats.drafters) {
+    if (!drafter.disabled.empty()) text += fmt::format("{}: {}\n", drafter.name, drafter.disabled);
+  }
+  return text;
+}
+
 double BytesRead(const SpeculationStats& stats, const RequestTimings& timings, int64_t target_bytes, int64_t draft_bytes) {
   const int64_t outside_rounds = std::max<int64_t>(0, timings.generated_tokens - 1 - stats.emitted);
   return static_cast<double>(stats.rounds + outside_rounds) * static_cast<double>(target_bytes) +

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "haast/engine.h"
 #include "haast/event.h"
 
 namespace haast::cli {
@@ -31,6 +32,9 @@ std::vector<double> PositionAcceptance(const SpeculationStats& stats);
 // The line after an answer: "128 tokens, 301.2 tokens/s; prompt 31 tokens, 700.1 tokens/s; tau 2.31 over 55 rounds,
 // accepted 61% 38% 22% 14% by position; finished: length".
 std::string StatisticsLine(const Answer& answer);
+
+// A line for each drafter that the engine stopped using, with the reason; empty without one.
+std::string DisabledDrafters(const EngineStats& stats);
 
 // Bytes of weights that the passes of a run read, for roofline fractions: a target pass for each round and each token
 // outside rounds (the prompt's own pass not counted), a draft pass for each draft.

@@ -63,7 +63,9 @@ class Chat {
     if (answer->finish == FinishReason::kError) {
       streams_.err.Write(fmt::format("haast chat: {}\n", answer->error));
     } else if (!flags_.quiet) {
-      streams_.err.Write(StatisticsLine(*answer) + "\n");
+      const std::string disabled = DisabledDrafters(generator_.engine().stats());
+      streams_.err.Write(StatisticsLine(*answer) + "\n" + (disabled_shown_ ? "" : disabled));
+      disabled_shown_ = disabled_shown_ || !disabled.empty();
     }
   }
 
@@ -82,6 +84,7 @@ class Chat {
   const ChatFlags& flags_;
   Streams& streams_;
   ChatSession session_;
+  bool disabled_shown_ = false;
 };
 
 Result<int> RunChatWith(const ChatFlags& flags, Streams& streams) {

@@ -156,7 +156,7 @@ Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, const 
     streams.out.Write(Dump(json));
   }
   if (!flags.quiet && streams.out.ok()) {
-    streams.err.Write(StatisticsLine(comparison.answer) + "\n");
+    streams.err.Write(StatisticsLine(comparison.answer) + "\n" + DisabledDrafters(generator.engine().stats()));
     if (comparison.runs > 0) streams.err.Write(ComparisonText(comparison));
   }
   return exit_code;

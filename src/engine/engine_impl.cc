@@ -84,7 +84,8 @@ Status EngineImpl::Propose() {
   std::array<std::vector<spec::ProposeItem>, kNumSpeculativeAlgorithms> items;
   for (const auto& sequence : running_) {
     sequence->tree.Clear();
-    if (DrafterOf(*sequence) == nullptr || sequence->pending() != 1) continue;
+    spec::Drafter* drafter = DrafterOf(*sequence);
+    if (drafter == nullptr || sequence->pending() != 1 || !StatsOf(*drafter)->disabled.empty()) continue;
     const spec::TreeShape shape = RoomFor(sequence.get());
     if (shape.num_tokens == 0) continue;
     items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back(
@@ -92,7 +93,9 @@ Status EngineImpl::Propose() {
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;
+    const double start = base::NowSeconds();
     HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Propose(items[algorithm]));
+    StatsOf(*drafters_[algorithm])->seconds += base::NowSeconds() - start;
   }
   return {};
 }
@@ -217,17 +220,28 @@ void EngineImpl::CountRound(Sequence* sequence, int num_accepted, int64_t emitte
   round.drafted = static_cast<int64_t>(sequence->tree.drafts.size());
   round.accepted = num_accepted;
   round.emitted = emitted;
-  round.accepted_at.assign(static_cast<size_t>(ShapeOf(sequence->request.speculation).depth), 0);
+  const SpeculationParams& params = sequence->request.speculation;
+  round.accepted_at.assign(static_cast<size_t>(params.automatic ? sequence->tree.depth() : ShapeOf(params).depth), 0);
   for (int i = 0; i < num_accepted; ++i) round.accepted_at[i] = 1;
   const int depth = sequence->tree.depth();
   sequence->acceptance.Observe(depth, num_accepted);
   acceptance_[static_cast<size_t>(sequence->request.speculation.algorithm)].Observe(depth, num_accepted);
   sequence->stats.Add(round);
   stats_.speculation.Add(round);
-  const std::string_view name = DrafterOf(*sequence)->name();
-  for (DrafterStats& drafter : stats_.drafters) {
-    if (drafter.name == name) drafter.speculation.Add(round);
-  }
+  const size_t algorithm = static_cast<size_t>(sequence->request.speculation.algorithm);
+  DrafterStats* stats = StatsOf(*drafters_[algorithm]);
+  stats->speculation.Add(round);
+  // What has no model of its own is cheap, and may well wait long for a text that repeats.
+  if (drafters_[algorithm]->runner() == nullptr || !stats->disabled.empty()) return;
+  if (auto reason = health_[algorithm].Count(num_accepted > 0, options_.acceptance_floor)) stats->disabled = std::move(*reason);
+}
+
+DrafterStats* EngineImpl::StatsOf(const spec::Drafter& drafter) {
+  const std::string_view name = drafter.name();
+  const auto found =
+      std::find_if(stats_.drafters.begin(), stats_.drafters.end(), [&](const DrafterStats& stats) { return stats.name == name; });
+  HAAST_CHECK(found != stats_.drafters.end()) << drafter.name();
+  return &*found;
 }
 
 // Keeps what the target agrees with, commits its KV, counts it.
@@ -269,7 +283,7 @@ Status EngineImpl::Observe() {
     const Share& share = shares_[i];
     Sequence* sequence = share.sequence;
     const spec::Drafter* drafter = sequence == nullptr ? nullptr : DrafterOf(*sequence);
-    if (drafter == nullptr) continue;
+    if (drafter == nullptr || !StatsOf(*drafter)->disabled.empty()) continue;
     const int64_t count = share.rows + std::max<int64_t>(0, static_cast<int64_t>(share.kept.size()) - 1);
     for (int64_t j = 0; drafter->needs_taps() && j < count; ++j) {
       const int64_t row = j < share.rows ? j : share.rows - 1 + share.kept[static_cast<size_t>(j - share.rows + 1)];
@@ -282,7 +296,9 @@ Status EngineImpl::Observe() {
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;
+    const double start = base::NowSeconds();
     HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Observe(items[algorithm]));
+    StatsOf(*drafters_[algorithm])->seconds += base::NowSeconds() - start;
   }
   return {};
 }
@@ -364,6 +380,12 @@ std::vector<Event> EngineImpl::Step() {
 
 EngineStats EngineImpl::stats() const {
   EngineStats stats = stats_;
+  for (DrafterStats& drafter : stats.drafters) {
+    const SpeculationStats& counts = drafter.speculation;
+    if (counts.drafted > 0)
+      drafter.wasted_seconds =
+          drafter.seconds * static_cast<double>(counts.drafted - counts.accepted) / static_cast<double>(counts.drafted);
+  }
   stats.running = static_cast<int64_t>(running_.size());
   stats.waiting = static_cast<int64_t>(waiting_.size());
   stats.free_pages = models_.pages->num_free();

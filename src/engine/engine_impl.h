@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/draft_health.h"
 #include "engine/drafters.h"
 #include "engine/loaded_models.h"
 #include "engine/sequence.h"
@@ -57,6 +58,7 @@ class EngineImpl final : public Engine {
   Status RunTarget();
   void Accept(Share* share, Event* event);
   void CommitRows(const Share& share);
+  DrafterStats* StatsOf(const spec::Drafter& drafter);
   void CountRound(Sequence* sequence, int num_accepted, int64_t emitted);
   bool Emit(Sequence* sequence, int64_t logit, int32_t token, bool from_draft, Event* event);
   Status Observe();
@@ -67,6 +69,7 @@ class EngineImpl final : public Engine {
   EngineOptions options_;
   LoadedModels models_;
   Drafters drafters_;
+  std::array<DraftHealth, kNumSpeculativeAlgorithms> health_;
   StepCosts costs_;                                                             // empty until a request speculates automatically
   std::array<spec::AcceptanceEstimate, kNumSpeculativeAlgorithms> acceptance_;  // over all requests
   sampling::SamplerScratch sampler_;

@@ -26,6 +26,7 @@ Status ResolveOptions(const io::ModelConfig& config, EngineOptions* options) {
   HAAST_RETURN_IF_ERROR(CheckRange("prefill_chunk", options->prefill_chunk, 1, 65536));
   HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("max_context", options->max_context, 0, config.max_context));
   HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("kv_tokens", options->kv_tokens, 0, int64_t{1} << 31));
+  HAAST_RETURN_IF_ERROR(CheckRange("acceptance_floor", options->acceptance_floor, 0.0, 1.0));
   if (options->threads == 0) options->threads = base::UsableCpus();
   if (options->max_context == 0) options->max_context = config.max_context;
   if (options->kv_tokens == 0) options->kv_tokens = std::max(options->max_context, kSmallestPool);
