@@ -150,6 +150,23 @@ TEST_F(EngineTest, MasksActAtEveryPositionOfADraftRun) {
   }
 }
 
+// At temperature 100 head and target both draw nearly evenly: with one noise at each position they draw the same tokens, with
+// different noise, or that of another position, one of 320.
+TEST_F(EngineTest, DraftsRaceWithTheNoiseOfTheirPosition) {
+  TinyEagle3 head;
+  head.target = llama_;
+  head.draft_vocab = 0;
+  options_.draft = WriteTinyEagle3(head, dir_.Join("full_head"));
+  auto engine = MustCreate(options_);
+  request_.sampling.temperature = 100.0f;
+  const Answer plain = RunRequests(*engine, {request_})[0];
+  for (int drafts = 1; drafts <= 7; ++drafts) {
+    const Answer drafted = RunRequests(*engine, {Drafted(drafts)})[0];
+    ExpectSameBits(plain, drafted, "coupled");
+    for (int i = 0; i < drafts; ++i) EXPECT_GE(drafted.speculation.accepted_at[i], drafted.speculation.rounds / 2) << drafts << ", " << i;
+  }
+}
+
 TEST_F(EngineTest, LogprobsAreRawAndSorted) {
   auto engine = MustCreate(options_);
   request_.sampling.temperature = 0.7f;

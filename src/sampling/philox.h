@@ -4,15 +4,22 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace haast::sampling {
 
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// What a uniform is used for, so that two uses at one position never share it.
-enum class Stream : uint32_t { kTarget = 0, kDraft = 1, kAccept = 2 };
+// What numbers are used for, so that two uses at one position never share them.
+enum class Stream : uint32_t { kBlockTime = 0, kTokenTime = 1 };
 
-// In [0, 1), 24 bits. `position` is the absolute position of the token that is sampled.
-float Uniform(uint64_t seed, int64_t position, Stream stream);
+// The four words of item `index` at `position`, the absolute position of the token that is sampled.
+std::array<uint32_t, 4> RandomWords(uint64_t seed, int64_t position, Stream stream, uint32_t index);
+
+// Words 0 and 1 of many items at once, for less than they cost one by one: word 0 is the high half. indices and words: [n].
+void RandomPairs(uint64_t seed, int64_t position, Stream stream, std::span<const uint32_t> indices, std::span<uint64_t> words);
+
+// An odd multiple of 2^-53 in (0, 1), from the high 52 bits of a pair of words: 0 and 1 never occur, 1 - x is exact.
+double OpenUniform(uint64_t words);
 
 }  // namespace haast::sampling

@@ -21,29 +21,56 @@ TEST(Philox, KnownAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Uniform, KeysAreSeedPositionAndStream) {
-  EXPECT_EQ(Uniform(0, 0, Stream::kTarget), static_cast<float>(0x6627e8) / 16777216.0f) << "the first known answer's 24 high bits";
-  // Every bit of the seed and of the position counts, and the streams differ.
-  std::set<float> seen = {Uniform(0, 0, Stream::kTarget), Uniform(0, 0, Stream::kDraft), Uniform(0, 0, Stream::kAccept)};
+TEST(RandomWords, KeysAreSeedPositionStreamAndIndex) {
+  EXPECT_EQ(RandomWords(0, 0, Stream::kBlockTime, 0)[0], 0x6627e8d5u) << "the first known answer";
+  // Every bit of each counts.
+  std::set<Words> seen = {RandomWords(0, 0, Stream::kBlockTime, 0), RandomWords(0, 0, Stream::kTokenTime, 0)};
   for (int bit = 0; bit < 64; ++bit) {
-    seen.insert(Uniform(uint64_t{1} << bit, 0, Stream::kTarget));
-    if (bit < 63) seen.insert(Uniform(0, int64_t{1} << bit, Stream::kTarget));
+    seen.insert(RandomWords(uint64_t{1} << bit, 0, Stream::kBlockTime, 0));
+    if (bit < 63) seen.insert(RandomWords(0, int64_t{1} << bit, Stream::kBlockTime, 0));
+    if (bit < 32) seen.insert(RandomWords(0, 0, Stream::kBlockTime, uint32_t{1} << bit));
   }
-  EXPECT_EQ(seen.size(), 3u + 64u + 63u);
-  EXPECT_EQ(Uniform(7, 9, Stream::kDraft), Uniform(7, 9, Stream::kDraft));
+  EXPECT_EQ(seen.size(), 2u + 64u + 63u + 32u);
+  EXPECT_EQ(RandomWords(7, 9, Stream::kTokenTime, 3), RandomWords(7, 9, Stream::kTokenTime, 3));
 }
 
-TEST(Uniform, HalfOpenAndEven) {
+TEST(RandomPairs, AreTheWordsOneByOne) {
+  for (size_t n : {0, 1, 15, 16, 17, 40}) {
+    std::vector<uint32_t> indices(n);
+    for (size_t i = 0; i < n; ++i) indices[i] = static_cast<uint32_t>(i * i * 77);
+    std::vector<uint64_t> pairs(n);
+    const uint64_t seed = 0x0123456789abcdef;
+    const int64_t position = int64_t{5} << 33;
+    RandomPairs(seed, position, Stream::kTokenTime, indices, pairs);
+    for (size_t i = 0; i < n; ++i) {
+      const Words words = RandomWords(seed, position, Stream::kTokenTime, indices[i]);
+      EXPECT_EQ(pairs[i], uint64_t{words[0]} << 32 | words[1]) << i << " of " << n;
+    }
+  }
+}
+
+TEST(RandomPairsDeathTest, SizesThatDiffer) {
+  std::vector<uint64_t> pairs(1);
+  EXPECT_DEATH(RandomPairs(0, 0, Stream::kBlockTime, std::vector<uint32_t>(2), pairs), "2 indices, 1 pairs");
+}
+
+TEST(OpenUniform, GridWithoutItsEnds) {
+  EXPECT_EQ(OpenUniform(0), 0x1p-53);
+  EXPECT_EQ(OpenUniform(0xfff), 0x1p-53) << "the low 12 bits are not used";
+  EXPECT_EQ(OpenUniform(0x1000), 0x3p-53);
+  EXPECT_EQ(OpenUniform(uint64_t{1} << 63), 0.5 + 0x1p-53);
+  EXPECT_EQ(OpenUniform(~uint64_t{0}), 1.0 - 0x1p-53);
+}
+
+TEST(OpenUniform, EvenAndIndependent) {
   constexpr int kBuckets = 64, kDraws = 200000;
   std::vector<int> counts(kBuckets);
   double sum = 0.0;
-  float previous = 0.5f;
+  double previous = 0.5;
   double product = 0.0;
   for (int64_t position = 0; position < kDraws; ++position) {
-    const float u = Uniform(1234, position, Stream::kTarget);
-    ASSERT_GE(u, 0.0f);
-    ASSERT_LT(u, 1.0f);
-    ASSERT_EQ(u * 16777216.0f, static_cast<float>(static_cast<uint32_t>(u * 16777216.0f))) << "24 bits";
+    const Words words = RandomWords(1234, position, Stream::kBlockTime, 5);
+    const double u = OpenUniform(uint64_t{words[0]} << 32 | words[1]);
     ++counts[static_cast<int>(u * kBuckets)];
     sum += u;
     product += (u - 0.5) * (previous - 0.5);

@@ -3,23 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 
 #include "base/check.h"
 #include "base/format.h"
-#include "sampling/philox.h"
+#include "sampling/race.h"
+#include "sampling/row_search.h"
 
 namespace haast::sampling {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kMaxTemperature = 100.0f;
-constexpr int64_t kMassBlock = 256;   // tokens whose mass is summed together
-constexpr int64_t kSearchBlock = 64;  // tokens skipped together when none of them is large enough
-constexpr int kLanes = 16;            // partial results side by side, so that a compiler may use vector registers
-constexpr int kBuckets = 2048;        // of log-probability, for top-p
+constexpr int64_t kMassBlock = 256;  // tokens whose mass is summed together
+constexpr int kLanes = 16;           // partial results side by side, so that a compiler may use vector registers
+constexpr int kBuckets = 2048;       // of log-probability, for top-p
 constexpr float kBucketsPerNat = 64.0f;
 
 // Most likely first; equal logits by lower id. Orders by logit: exp may round two different logits to one probability.
@@ -53,68 +52,6 @@ double MassOfBlocks(const std::vector<float>& p, float threshold, std::vector<do
     total += (*block_mass)[b];
   }
   return total;
-}
-
-// The first of `count` items at which the running sum of mass(i) exceeds `target`, starting from `sum`. Rounding may
-// keep the sum from getting there: then the last item with mass.
-template <typename Mass>
-int64_t Walk(int64_t count, double sum, double target, const Mass& mass) {
-  int64_t last = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double m = mass(i);
-    if (m <= 0.0) continue;
-    last = i;
-    sum += m;
-    if (sum > target) break;
-  }
-  return last;
-}
-
-// Picks along ascending id among the tokens whose probability is at least `threshold`: block by block, then inside one.
-int32_t DrawDense(const std::vector<float>& p, float threshold, float uniform, std::vector<double>* block_mass) {
-  const double target = uniform * MassOfBlocks(p, threshold, block_mass);
-  const int64_t block = Walk(static_cast<int64_t>(block_mass->size()), 0.0, target, [&](int64_t b) { return (*block_mass)[b]; });
-  double before = 0.0;
-  for (int64_t b = 0; b < block; ++b) before += (*block_mass)[b];
-  const int64_t begin = block * kMassBlock;
-  const int64_t count = std::min(kMassBlock, static_cast<int64_t>(p.size()) - begin);
-  const int64_t offset = Walk(count, before, target, [&](int64_t i) { return p[begin + i] >= threshold ? double{p[begin + i]} : 0.0; });
-  return static_cast<int32_t>(begin + offset);
-}
-
-using FourFloats = float __attribute__((vector_size(16)));
-
-// Written with vectors: compilers leave a loop of fp32 maxima scalar, for the sake of NaN. Here a NaN never wins.
-FourFloats Larger(FourFloats value, FourFloats than) { return value > than ? value : than; }
-
-// The largest of `count` values that are not NaN; -infinity where there is none.
-float BlockMaximum(const float* values, int64_t count) {
-  const FourFloats lowest = FourFloats{} - kInfinity;
-  FourFloats lanes[4] = {lowest, lowest, lowest, lowest};
-  int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    FourFloats next[4];
-    std::memcpy(next, values + i, sizeof(next));
-    for (int j = 0; j < 4; ++j) lanes[j] = Larger(next[j], lanes[j]);
-  }
-  const FourFloats all = Larger(Larger(lanes[0], lanes[1]), Larger(lanes[2], lanes[3]));
-  float largest = -kInfinity;
-  for (int j = 0; j < 4; ++j) largest = all[j] > largest ? all[j] : largest;
-  for (; i < count; ++i) largest = values[i] > largest ? values[i] : largest;
-  return largest;
-}
-
-// Calls visit(id) in ascending order for every value that is at least `bound` (a reference: visit may raise it).
-template <typename Visit>
-void ForEachAtLeast(std::span<const float> values, const float& bound, const Visit& visit) {
-  const int64_t n = static_cast<int64_t>(values.size());
-  for (int64_t begin = 0; begin < n; begin += kSearchBlock) {
-    const int64_t count = std::min(kSearchBlock, n - begin);
-    if (!(BlockMaximum(values.data() + begin, count) >= bound)) continue;
-    for (int64_t i = begin; i < begin + count; ++i) {
-      if (values[i] >= bound) visit(static_cast<int32_t>(i));
-    }
-  }
 }
 
 // A finite logit that at least `k` tokens reach: the k-th largest of the block maxima, each a token of its own.
@@ -194,14 +131,16 @@ void KeepMass(double mass, std::span<const float> logits, float max, float scale
   DropBelow(ranked[last], more_likely, &scratch->candidates);
 }
 
-// Picks along ascending id among the candidates (ascending) whose probability is at least `threshold`.
-int32_t DrawCandidate(float threshold, float uniform, SamplerScratch* scratch) {
+// The first candidate to arrive among those whose probability is at least `threshold`.
+int32_t DrawCandidate(float threshold, Race* race, SamplerScratch* scratch) {
   const auto& p = scratch->probabilities;
   auto& candidates = scratch->candidates;
   std::erase_if(candidates, [&](int32_t id) { return p[id] < threshold; });
-  const double target = uniform * MassOf(candidates, p);
-  const int64_t index = Walk(static_cast<int64_t>(candidates.size()), 0.0, target, [&](int64_t i) { return double{p[candidates[i]]}; });
-  return candidates[index];
+  auto& weights = scratch->candidate_weights;
+  weights.clear();
+  for (const int32_t id : candidates) weights.push_back(p[id]);
+  race->OfferTokens(candidates, weights);
+  return race->arrivals()[0].token;
 }
 
 // An infinite sum belongs to one infinite logit, or to none at all.
@@ -227,6 +166,17 @@ Status CheckSamplingParams(const SamplingParams& params) {
   return {};
 }
 
+float ExpWeights(std::span<const float> logits, float max, float scale, const kernels::Ops& ops, std::span<float> weights) {
+  const float sum = ops.exp_row(logits.data(), static_cast<int64_t>(logits.size()), max, scale, weights.data());
+  if (std::isfinite(sum)) return sum;
+  double rest = 0.0;
+  for (float& weight : weights) {
+    weight = std::isnan(weight) ? 0.0f : weight;
+    rest += weight;
+  }
+  return static_cast<float>(rest);
+}
+
 int32_t SampleToken(std::span<const float> logits, const SamplingParams& params, int64_t position, const kernels::Ops& ops,
                     SamplerScratch* scratch) {
   const int64_t n = static_cast<int64_t>(logits.size());
@@ -238,22 +188,23 @@ int32_t SampleToken(std::span<const float> logits, const SamplingParams& params,
   if (params.temperature <= 0.0f || !std::isfinite(scale)) return best;
 
   auto& p = scratch->probabilities;
-  const float sum = ops.exp_row(logits.data(), n, max, scale, p.data());
-  if (!std::isfinite(sum)) {
-    for (float& value : p) value = std::isnan(value) ? 0.0f : value;
-  }
+  ExpWeights(logits, max, scale, ops, p);
   const float threshold = params.min_p * p[best];
-  const float uniform = Uniform(params.seed, position, Stream::kTarget);
+  Race race(Noise(params.seed, position), 1);
+  race.Expect(best, p[best]);
   const bool top_k = params.top_k > 0 && params.top_k < n;
   const bool top_p = params.top_p < 1.0f;
-  if (!top_k && !top_p) return DrawDense(p, threshold, uniform, &scratch->block_mass);
+  if (!top_k && !top_p) {
+    race.OfferRow(p, threshold);
+    return race.arrivals()[0].token;
+  }
   if (top_k) SelectTopK(logits, params.top_k, scratch);
   if (top_p) {
     const double total = top_k ? MassOf(scratch->candidates, p) : MassOfBlocks(p, 0.0f, &scratch->block_mass);
     if (!top_k) SelectHeavy(params.top_p * total, total, scratch);
     KeepMass(params.top_p * total, logits, max, scale, scratch);
   }
-  return DrawCandidate(threshold, uniform, scratch);
+  return DrawCandidate(threshold, &race, scratch);
 }
 
 void FillLogprobs(std::span<const float> logits, int top_n, const kernels::Ops& ops, TokenOutput* output) {
@@ -261,19 +212,8 @@ void FillLogprobs(std::span<const float> logits, int top_n, const kernels::Ops& 
   HAAST_CHECK(output->token >= 0 && output->token < n) << "token " << output->token << " of " << n;
   const float log_sum_exp = ops.row_stats(logits.data(), n).log_sum_exp;
   output->logprob = LogProb(logits[output->token], log_sum_exp);
-  auto& top = output->top;  // holds logits until the end, most likely first
-  top.clear();
-  if (top_n <= 0) return;
-  const size_t wanted = static_cast<size_t>(std::min<int64_t>(top_n, n));
-  top.reserve(wanted + 1);
-  float bound = std::numeric_limits<float>::lowest();
-  ForEachAtLeast(logits, bound, [&](int32_t id) {
-    // Behind those it equals: of equal ones the earlier stays.
-    const auto place = std::find_if(top.begin(), top.end(), [&](const TokenLogprob& other) { return other.logprob < logits[id]; });
-    top.insert(place, {id, logits[id]});
-    if (top.size() > wanted) top.pop_back();
-    if (top.size() == wanted) bound = std::nextafter(top.back().logprob, kInfinity);
-  });
+  auto& top = output->top;
+  FindLargest(logits, top_n, &top);
   for (TokenLogprob& entry : top) entry.logprob = LogProb(entry.logprob, log_sum_exp);
 }
 

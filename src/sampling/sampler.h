@@ -26,19 +26,23 @@ class SamplerScratch {
   std::vector<float> probabilities;
   std::vector<float> logits;  // a copy for constraints that mask
   std::vector<int32_t> candidates;
-  std::vector<double> block_mass;   // [vocab / block] partial sums
-  std::vector<float> block_maxima;  // [vocab / block]
-  std::vector<int32_t> ranked;      // candidates while they are ordered by likelihood
-  std::vector<double> bucket_mass;  // [buckets of log-probability]
+  std::vector<float> candidate_weights;  // their probabilities, side by side
+  std::vector<double> block_mass;        // [vocab / block] partial sums
+  std::vector<float> block_maxima;       // [vocab / block]
+  std::vector<int32_t> ranked;           // candidates while they are ordered by likelihood
+  std::vector<double> bucket_mass;       // [buckets of log-probability]
 };
 
 // Draws the token at absolute `position`. Temperature 0: argmax. Otherwise top-k, then top-p, then min-p restrict the
-// candidates of softmax(logits / temperature), and one uniform picks along ascending token id. The order is that of Hugging
-// Face's transformers (vLLM applies min-p first). Top-k keeps exactly k tokens, ties by lower id; top-p the smallest set of
+// candidates of softmax(logits / temperature), which then race (race.h). The order is that of Hugging Face's transformers (vLLM
+// applies min-p first). Top-k keeps exactly k tokens, ties by lower id; top-p the smallest set of
 // most likely tokens whose share of the rest is at least top_p; min-p those with at least min_p times the largest probability.
 // -infinity and NaN logits are never drawn; +infinity wins; a row without either that has no finite logit gives token 0.
 int32_t SampleToken(std::span<const float> logits, const SamplingParams& params, int64_t position, const kernels::Ops& ops,
                     SamplerScratch* scratch);
+
+// weights[i] = exp((logits[i] - max) * scale), 0 for NaN; returns their sum. `max` is the largest logit, finite.
+float ExpWeights(std::span<const float> logits, float max, float scale, const kernels::Ops& ops, std::span<float> weights);
 
 // Fills logprob (and `top_n` most likely tokens, ties by lower id) of `output->token` from the raw logits: log-softmax
 // before temperature, bias and masks. Tokens of probability 0 (-infinity) are not listed.

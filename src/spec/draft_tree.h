@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "sampling/draft.h"
+
 namespace haast::spec {
 
 // Rows of a verify launch of one request, the root included: bits of one mask word.
@@ -16,11 +18,7 @@ struct TreeShape {
   int top_k = 1;       // children of a node, and nodes of a level that are expanded
 };
 
-// A token that may follow, in target ids.
-struct Candidate {
-  int32_t token = -1;
-  float score = 0.0f;  // log of the drafter's confidence, at most 0
-};
+using sampling::Candidate;
 
 // Drafts of one round in target ids. drafts[i] hangs under row parents[i + 1] of the verify launch (row 0 is the root: the
 // newest committed token; draft i is row i + 1).

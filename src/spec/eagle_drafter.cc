@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "spec/candidates.h"
 
 namespace haast::spec {
 namespace {
@@ -16,7 +15,12 @@ constexpr int64_t kWaitingRows = 32;
 
 EagleDrafter::EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops,
                            std::vector<int64_t> tap_columns, int64_t tap_width)
-    : name_(name), head_(head), runner_(runner), ops_(ops), tap_columns_(std::move(tap_columns)), tap_width_(tap_width) {
+    : name_(name),
+      head_(head),
+      runner_(runner),
+      sampler_(head.draft_to_target(), ops),
+      tap_columns_(std::move(tap_columns)),
+      tap_width_(tap_width) {
   HAAST_CHECK(static_cast<int64_t>(tap_columns_.size()) * tap_width_ == head.feature_width())
       << tap_columns_.size() << " taps of " << tap_width_ << ", the head reads " << head.feature_width();
 }
@@ -95,9 +99,10 @@ void EagleDrafter::Expand(const ProposeItem& item, Growth* growth, int64_t first
   for (const int node : growth->level) {
     const float* value = runner_.carried(row);
     growth->carried[static_cast<size_t>(node)].assign(value, value + hidden);
-    FindCandidates(runner_.logits(row), head_.draft_to_target(), *item.sampling, item.kv->length() + 1 + depth, item.shape.top_k, ops_,
-                   &found_);
-    for (const Candidate& candidate : found_) growth->pool.Add(node, candidate);
+    const int64_t position = item.kv->length() + 1 + depth;
+    for (const Candidate& candidate : sampler_.Choose(runner_.logits(row), *item.sampling, position, item.shape.top_k)) {
+      growth->pool.Add(node, candidate);
+    }
     ++row;
   }
   growth->level = growth->pool.Best(first_child, item.shape.top_k);
@@ -150,8 +155,8 @@ Status EagleDrafter::Observe(std::span<const ObserveItem> items) {
     state.waiting_taps.clear();
     if (!item.will_draft) continue;
     // The last row stands at the position before the newest token's: its logits are for the one after that.
-    FindCandidates(runner_.logits(logit_row++), head_.draft_to_target(), *item.sampling, item.kv->draft_length() + 1, item.top_k, ops_,
-                   &state.first);
+    const auto first = sampler_.Choose(runner_.logits(logit_row++), *item.sampling, item.kv->draft_length() + 1, item.top_k);
+    state.first.assign(first.begin(), first.end());
     const float* value = runner_.carried(row);
     state.carried.assign(value, value + hidden);
   }

@@ -44,12 +44,11 @@ class EagleDrafter final : public Drafter {
   const char* name_;
   const model::DraftHead& head_;
   exec::Runner& runner_;
-  const kernels::Ops& ops_;
+  sampling::DraftSampler sampler_;
   const std::vector<int64_t> tap_columns_;
   const int64_t tap_width_;
   // Arrays of one round, kept between rounds for their memory.
   std::vector<Growth> growth_;  // [items]
-  std::vector<Candidate> found_;
   std::vector<attention::SequenceRows> sequences_;
   std::vector<int32_t> owners_;
   std::vector<int32_t> ids_;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "spec/candidates.h"
-
 namespace haast::spec {
 
 void ModelDrafter::BeginLaunch() {
@@ -15,8 +13,7 @@ void ModelDrafter::BeginLaunch() {
 
 // The draft at `depth` below the root, from a row of the last launch.
 int32_t ModelDrafter::Draft(int64_t logit_row, const ProposeItem& item, int depth) {
-  FindCandidates(runner_.logits(logit_row), {}, *item.sampling, item.kv->length() + depth, 1, ops_, &found_);
-  return found_.front().token;
+  return sampler_.Choose(runner_.logits(logit_row), *item.sampling, item.kv->length() + depth, 1)[0].token;
 }
 
 Status ModelDrafter::CatchUp(std::span<const ProposeItem> items) {

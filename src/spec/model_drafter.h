@@ -13,7 +13,7 @@ namespace haast::spec {
 class ModelDrafter final : public Drafter {
  public:
   // `runner` runs the draft model; it and `ops` outlive the drafter.
-  ModelDrafter(exec::Runner& runner, const kernels::Ops& ops) : runner_(runner), ops_(ops) {}
+  ModelDrafter(exec::Runner& runner, const kernels::Ops& ops) : runner_(runner), sampler_({}, ops) {}
 
   const char* name() const override { return "draft_model"; }
   exec::Runner* runner() override { return &runner_; }
@@ -28,9 +28,8 @@ class ModelDrafter final : public Drafter {
   int32_t Draft(int64_t logit_row, const ProposeItem& item, int depth);
 
   exec::Runner& runner_;
-  const kernels::Ops& ops_;
+  sampling::DraftSampler sampler_;
   // Arrays of one round, kept between rounds for their memory.
-  std::vector<Candidate> found_;
   std::vector<attention::SequenceRows> sequences_;
   std::vector<int32_t> owners_;
   std::vector<int32_t> ids_;
