@@ -1,9 +1,11 @@
 #include <histedit.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstring>
+#include <cwchar>
 #include <filesystem>
 #include <system_error>
 
@@ -27,7 +29,10 @@ class EditedSource final : public LineSource {
     if (edit_ == nullptr || history_ == nullptr) return;
     el_set(edit_, EL_CLIENTDATA, this);
     el_set(edit_, EL_PROMPT, &Prompt);
+    el_set(edit_, EL_GETCFN, &ReadCharacter);
     el_set(edit_, EL_EDITOR, "emacs");
+    // Ctrl-D typed while an answer is written arrives as a zero byte once the terminal no longer reads by lines.
+    el_set(edit_, EL_BIND, "^@", "em-delete-or-list", nullptr);
     HistEvent event;
     history(history_, &event, H_SETSIZE, kHistoryLines);
     history(history_, &event, H_SETUNIQUE, 1);
@@ -42,6 +47,7 @@ class EditedSource final : public LineSource {
 
   Line Next() override {
     if (edit_ == nullptr || history_ == nullptr) return {LineKind::kFailed, "line editing: the terminal cannot be used; pipe the input"};
+    el_set(edit_, EL_PREP_TERM, 1);  // before the prompt asks for keys, which the terminal would otherwise echo and act on itself
     int length = 0;
     const char* typed = el_gets(edit_, &length);
     if (InterruptScope::Interrupted()) {
@@ -60,6 +66,22 @@ class EditedSource final : public LineSource {
     EditedSource* self = nullptr;
     el_get(edit, EL_CLIENTDATA, &self);
     return self->prompt_.data();
+  }
+
+  // libedit's own reader would sleep through a signal that comes between the prompt and its read.
+  static int ReadCharacter(EditLine*, wchar_t* character) {
+    std::mbstate_t state{};
+    for (;;) {
+      if (!InterruptScope::WaitReadable(STDIN_FILENO)) return -1;
+      char byte;
+      const ssize_t got = read(STDIN_FILENO, &byte, 1);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return static_cast<int>(got);
+      const size_t length = std::mbrtowc(character, &byte, 1, &state);
+      if (length == static_cast<size_t>(-2)) continue;                // the character has more bytes
+      if (length == static_cast<size_t>(-1)) *character = L'\ufffd';  // no character at all
+      return 1;
+    }
   }
 
   // Written after every line, so that a killed program loses none; by rename, so that a full disk does not empty the file.

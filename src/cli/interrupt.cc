@@ -1,20 +1,33 @@
 #include "cli/interrupt.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 
 namespace haast::cli {
 namespace {
 
 // Signal handlers have no other way to reach the program: set here only, read through InterruptScope only.
 std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> wake_fd{-1};  // readable once `interrupted` is set
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void OnSignal(int signal) {
   if (interrupted.exchange(true)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
+  const int kept = errno;
+  const uint64_t one = 1;
+  if (write(wake_fd, &one, sizeof(one)) < 0) {
+    // Already readable, which is all that is asked of it.
+  }
+  errno = kept;
 }
 
 void Install(void (*handler)(int)) {
@@ -29,13 +42,34 @@ void Install(void (*handler)(int)) {
 
 InterruptScope::InterruptScope() {
   interrupted = false;
+  wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   Install(OnSignal);
 }
 
-InterruptScope::~InterruptScope() { Install(SIG_DFL); }
+InterruptScope::~InterruptScope() {
+  Install(SIG_DFL);
+  close(wake_fd.exchange(-1));
+}
 
 bool InterruptScope::Interrupted() { return interrupted; }
-void InterruptScope::Clear() { interrupted = false; }
+
+// The flag first: a signal between the two steps leaves the flag set, which WaitReadable asks before it waits.
+void InterruptScope::Clear() {
+  interrupted = false;
+  uint64_t count;
+  if (read(wake_fd, &count, sizeof(count)) < 0) {
+    // Nothing came.
+  }
+}
+
+bool InterruptScope::WaitReadable(int fd) {
+  while (!interrupted) {
+    pollfd ready[] = {{.fd = fd, .events = POLLIN, .revents = 0}, {.fd = wake_fd, .events = POLLIN, .revents = 0}};
+    if (poll(ready, 2, -1) < 0 && errno != EINTR) return true;  // the read will say what is wrong
+    if (ready[0].revents != 0) return true;
+  }
+  return false;
+}
 
 void IgnoreSigpipe() { std::signal(SIGPIPE, SIG_IGN); }
 

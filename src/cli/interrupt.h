@@ -3,8 +3,8 @@
 
 namespace haast::cli {
 
-// While it lives, SIGINT and SIGTERM set a flag and interrupt blocking reads; a second one before Clear ends the program
-// as usual. One at a time.
+// While it lives, SIGINT and SIGTERM set a flag and end WaitReadable; a second one before Clear ends the program as usual. One at a
+// time.
 class InterruptScope {
  public:
   InterruptScope();
@@ -15,6 +15,9 @@ class InterruptScope {
   // A signal came since the start or the last Clear.
   static bool Interrupted();
   static void Clear();
+  // Blocks until a read of `fd` would not block (true) or a signal has come (false), be it before the call or on another thread: a plain
+  // read would sleep through both.
+  static bool WaitReadable(int fd);
 };
 
 // A reader that closes its end gives a failed write instead of a signal.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/format.h"
+#include "cli/interrupt.h"
 #include "cli/prompt_input.h"
 
 namespace haast::cli {
@@ -24,9 +25,10 @@ class PlainSource final : public LineSource {
         return {LineKind::kFailed, fmt::format("standard input: expected lines of at most {} bytes, got more", kMaxPromptBytes)};
       }
       if (at_end_) return buffer_.empty() ? Line{LineKind::kEnd, ""} : TakeLine(buffer_.size());
+      if (!InterruptScope::WaitReadable(fd_)) return {LineKind::kInterrupted, ""};
       char bytes[4096];
       const ssize_t got = ::read(fd_, bytes, sizeof(bytes));
-      if (got < 0 && errno == EINTR) return {LineKind::kInterrupted, ""};
+      if (got < 0 && errno == EINTR) continue;
       if (got < 0) return {LineKind::kFailed, fmt::format("standard input: reading failed: {}", std::strerror(errno))};
       at_end_ = got == 0;
       buffer_.append(bytes, static_cast<size_t>(got));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,19 +58,19 @@ class Child {
   bool ReadUntil(const std::string& part) {
     const size_t begin = searched_;
     while (output_.find(part, begin) == std::string::npos) {
-      pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
-      char bytes[4096];
-      if (poll(&ready, 1, 60000) <= 0) return false;
-      const ssize_t got = read(fd_, bytes, sizeof(bytes));
-      if (got <= 0) return false;
-      output_.append(bytes, static_cast<size_t>(got));
+      if (!ReadSome()) return false;
     }
     searched_ = output_.find(part, begin) + part.size();
     return true;
   }
 
-  // Exit code; 128 + signal where a signal ended it.
+  // Exit code; 128 + signal where a signal ended it. One that does not end within a minute after its last output is killed.
   int Wait() {
+    while (fd_ >= 0 && ReadSome()) {
+    }
+    pollfd ended{.fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)), .events = POLLIN, .revents = 0};
+    if (poll(&ended, 1, kPatienceMs) <= 0) Signal(SIGKILL);
+    close(ended.fd);
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = -1;
@@ -78,6 +79,17 @@ class Child {
   const std::string& output() const { return output_; }
 
  private:
+  static constexpr int kPatienceMs = 60000;
+
+  bool ReadSome() {
+    pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
+    char bytes[4096];
+    if (poll(&ready, 1, kPatienceMs) <= 0) return false;
+    const ssize_t got = read(fd_, bytes, sizeof(bytes));
+    if (got > 0) output_.append(bytes, static_cast<size_t>(got));
+    return got > 0;
+  }
+
   [[noreturn]] static void Exec(const Args& argv, const Args& environment, int out) {
     if (out >= 0) {
       dup2(out, STDOUT_FILENO);
@@ -180,6 +192,29 @@ TEST_F(ProcessTest, CtrlCEndsAnAnswerNotTheChat) {
   ASSERT_TRUE(child.ReadUntil("> "));
   child.Type("/quit\n");
   EXPECT_EQ(child.Wait(), kExitOk);
+}
+
+// Each may come before the program waits for keys.
+TEST_F(ProcessTest, EveryCtrlCAtThePromptIsAnswered) {
+  Child child = Haast(Args{"chat"} + files_->Flags(), Child::Streams::kTerminal);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(child.ReadUntil("> ")) << i << child.output();
+    child.Type("\x03");
+    ASSERT_TRUE(child.ReadUntil("leaves")) << i << child.output();
+  }
+  child.Type("/quit\n");
+  EXPECT_EQ(child.Wait(), kExitOk);
+}
+
+TEST_F(ProcessTest, CtrlDDuringAnAnswerEndsTheChatAfterIt) {
+  Child child =
+      Haast(Args{"chat", "--show-drafts", "--backend", "ref", "--ignore-eos"} + files_->Flags(), Child::Streams::kTerminal, {"NO_COLOR=1"});
+  ASSERT_TRUE(child.ReadUntil("> ")) << child.output();
+  child.Type("hello\n");
+  ASSERT_TRUE(child.ReadUntil("{")) << child.output();
+  child.Type("\x04");
+  EXPECT_EQ(child.Wait(), kExitOk) << child.output();
+  EXPECT_THAT(child.output(), HasSubstr("finished: length"));
 }
 
 TEST_F(ProcessTest, HistoryThatCannotBeKeptCostsOneMessage) {

@@ -6,7 +6,9 @@
 
 #include <csignal>
 #include <fstream>
+#include <thread>
 
+#include "cli/interrupt.h"
 #include "cli/line_source.h"
 #include "cli/output.h"
 #include "cli/prompt_input.h"
@@ -101,6 +103,32 @@ TEST(PlainSourceTest, EndlessLineIsAFailure) {
   EXPECT_EQ(line.kind, LineKind::kFailed);
   EXPECT_THAT(line.text, HasSubstr("expected lines of at most 16777216 bytes"));
   close(fd);
+}
+
+// Before the wait and during it, on whatever thread the signal lands.
+TEST(PlainSourceTest, AnInterruptIsNeverSleptThrough) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const auto source = MakePlainSource(ends[0]);
+  {
+    const InterruptScope interrupts;
+    std::raise(SIGINT);
+    EXPECT_EQ(source->Next().kind, LineKind::kInterrupted);
+    EXPECT_EQ(source->Next().kind, LineKind::kInterrupted);
+    InterruptScope::Clear();
+    std::thread other([] { std::raise(SIGTERM); });
+    EXPECT_EQ(source->Next().kind, LineKind::kInterrupted);
+    other.join();
+    InterruptScope::Clear();
+    EXPECT_EQ(write(ends[1], "line\n", 5), 5);
+    EXPECT_EQ(source->Next().text, "line");
+    std::raise(SIGINT);
+  }
+  const InterruptScope again;
+  EXPECT_FALSE(InterruptScope::Interrupted());
+  EXPECT_EQ(write(ends[1], "more\n", 5), 5);
+  EXPECT_EQ(source->Next().text, "more");
+  for (const int fd : ends) close(fd);
 }
 
 TEST(OutputTest, ControlCharactersAreReplaced) {
