@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "support/engine_harness.h"
+#include "support/tiny_gguf.h"
 #include "support/tiny_models.h"
 
 namespace haast::testing {
@@ -332,6 +333,17 @@ TEST_F(EngineTest, OptionsOutOfRangeAreErrors) {
   expect_error("no/such/file", [](EngineOptions* o) { o->model = "no/such/file"; });
   expect_error("no/such/head", [](EngineOptions* o) { o->draft = "no/such/head"; });
   expect_error("use a smaller KV pool", [](EngineOptions* o) { o->kv_tokens = (int64_t{1} << 31) - 4096; });
+}
+
+// Weights of large models take long to load; this file has none of its last layer, so that loading would fail.
+TEST_F(EngineTest, APoolBeyondTheMachineIsRefusedBeforeWeightsAreLoaded) {
+  GgufWriter writer = MakeTinyGguf(llama_);
+  std::erase_if(writer.tensors(), [](const GgufTensor& tensor) { return tensor.name == "blk.1.ffn_down.weight"; });
+  WriteFile(options_.model, writer.Bytes());
+  const auto message = [&] { return Engine::Create(options_).error().message; };
+  EXPECT_NE(message().find("down_proj"), std::string::npos) << message();
+  options_.kv_tokens = (int64_t{1} << 31) - 4096;
+  EXPECT_NE(message().find("use a smaller KV pool or f16 KV"), std::string::npos) << message();
 }
 
 }  // namespace

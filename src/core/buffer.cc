@@ -15,6 +15,8 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 }  // namespace
 
+int64_t MachineBytes() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+
 Buffer::~Buffer() {
   if (data_ != nullptr) munmap(data_, size_);
 }
@@ -30,7 +32,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 Result<Buffer> Buffer::Allocate(size_t bytes, const char* what, BufferUse use) {
   Buffer buffer;
   if (bytes == 0) return buffer;
-  const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t machine = static_cast<size_t>(MachineBytes());
   void* data = bytes > machine ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     return Err(ErrorCode::kOutOfMemory, "{}: cannot allocate {} MiB (the machine has {} MiB); use a smaller model, context or KV pool",

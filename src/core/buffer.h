@@ -12,6 +12,8 @@ namespace haast {
 // of which few pages are in use) would clear, and keep, far more than it needs.
 enum class BufferUse { kDense, kSparse };
 
+int64_t MachineBytes();  // physical memory
+
 class Buffer {
  public:
   Buffer() = default;

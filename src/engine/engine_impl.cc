@@ -45,6 +45,7 @@ void EngineImpl::TakeInbox(std::vector<Event>* events) {
 
 void EngineImpl::Admit() {
   std::vector<int64_t> pages;
+  pages.reserve(waiting_.size());
   for (const auto& sequence : waiting_) pages.push_back(PagesNeeded(sequence->request));
   const int count = CountAdmissions(pages, static_cast<int>(running_.size()), options_.max_batch, models_.pages->num_free());
   for (int i = 0; i < count; ++i) {
@@ -144,6 +145,7 @@ Status EngineImpl::RunTarget() {
   ids_.clear();
   logit_rows_.clear();
   std::vector<int64_t> pending;
+  pending.reserve(running_.size());
   for (const auto& sequence : running_) pending.push_back(sequence->pending());
   const std::vector<int64_t> rows = AssignRows(pending, options_.prefill_chunk);
   bool any_prompt = false;

@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "exec/ops_choice.h"
+#include "kv/kv_cache.h"
 #include "model/eagle1.h"
 #include "model/eagle3.h"
 #include "spec/draft_tree.h"
@@ -19,6 +20,17 @@ Status CheckRange(const char* name, T value, T low, T high) {
   return Err(ErrorCode::kInvalidArgument, "{} = {}: expected {} to {}", name, value, low, high);
 }
 
+// Pages of the pool, with the one that is never given out.
+int64_t PoolPages(const EngineOptions& options) { return kv::PagesFor(options.kv_tokens, options.page_size) + 1; }
+
+DType KvTypeOf(const EngineOptions& options) { return options.kv_dtype == KvDtype::kF16 ? DType::kF16 : DType::kF32; }
+
+// Said before weights are loaded, which may take long.
+Status CheckPool(const io::ModelConfig& config, const EngineOptions& options) {
+  return kv::KvCache::Check(config.num_layers, PoolPages(options) * options.page_size, config.num_kv_heads, config.head_dim,
+                            KvTypeOf(options));
+}
+
 Status ResolveOptions(const io::ModelConfig& config, EngineOptions* options) {
   HAAST_RETURN_IF_ERROR(CheckRange("threads", options->threads, 0, 1024));
   HAAST_RETURN_IF_ERROR(CheckRange("page_size", options->page_size, 1, 1024));
@@ -30,8 +42,7 @@ Status ResolveOptions(const io::ModelConfig& config, EngineOptions* options) {
   if (options->threads == 0) options->threads = base::UsableCpus();
   if (options->max_context == 0) options->max_context = config.max_context;
   if (options->kv_tokens == 0) options->kv_tokens = std::max(options->max_context, kSmallestPool);
-  const int64_t pages = kv::PagesFor(options->kv_tokens, options->page_size) + 1;
-  if (pages * options->page_size >= (int64_t{1} << 31)) {
+  if (PoolPages(*options) * options->page_size >= (int64_t{1} << 31)) {
     return Err(ErrorCode::kInvalidArgument, "kv_tokens = {}: more than 2^31 - 1 token slots; use a smaller pool", options->kv_tokens);
   }
   return {};
@@ -88,10 +99,14 @@ Status CheckDraftModelFits(const io::ModelFile& draft, const io::ModelFile& targ
   return {};
 }
 
-Status LoadDraftModel(const EngineOptions& options, LoadedModels* models) {
+Status OpenDraftModel(const EngineOptions& options, LoadedModels* models) {
   HAAST_ASSIGN_OR_RETURN(io::ModelFile file, io::ModelFile::Open(options.draft_model));
   models->draft_model_file = std::make_unique<io::ModelFile>(std::move(file));
   HAAST_RETURN_IF_ERROR(CheckDraftModelFits(*models->draft_model_file, *models->target_file));
+  return CheckPool(models->draft_model_file->config(), options);
+}
+
+Status LoadDraftModel(const EngineOptions& options, LoadedModels* models) {
   model::LlamaOptions llama;
   llama.max_context = options.max_context;
   HAAST_ASSIGN_OR_RETURN(models->draft_model,
@@ -112,6 +127,7 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
   models.target_file = std::make_unique<io::ModelFile>(std::move(target_file));
   const io::ModelConfig& config = models.target_file->config();
   HAAST_RETURN_IF_ERROR(ResolveOptions(config, options));
+  HAAST_RETURN_IF_ERROR(CheckPool(config, *options));
   models.pool = std::make_unique<base::ThreadPool>(options->threads);
 
   model::LlamaOptions llama;
@@ -120,8 +136,10 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
     HAAST_ASSIGN_OR_RETURN(io::ModelFile draft_file, io::ModelFile::Open(options->draft));
     models.draft_file = std::make_unique<io::ModelFile>(std::move(draft_file));
     HAAST_RETURN_IF_ERROR(CheckHeadFits(*models.draft_file, config));
+    HAAST_RETURN_IF_ERROR(CheckPool(models.draft_file->config(), *options));
     llama.tap_layers = TapsFor(*models.draft_file, config);
   }
+  if (!options->draft_model.empty()) HAAST_RETURN_IF_ERROR(OpenDraftModel(*options, &models));
   HAAST_ASSIGN_OR_RETURN(models.target, model::Llama::Load(*models.target_file, llama, {*models.ops, *models.pool, std::nullopt}));
   models.target_info = DescribeModel(*models.target_file);
   if (models.draft_file) {
@@ -129,13 +147,12 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
   }
   if (!options->draft_model.empty()) HAAST_RETURN_IF_ERROR(LoadDraftModel(*options, &models));
 
-  models.pages =
-      std::make_unique<kv::PagePool>(static_cast<int>(kv::PagesFor(options->kv_tokens, options->page_size)) + 1, options->page_size);
+  models.pages = std::make_unique<kv::PagePool>(static_cast<int>(PoolPages(*options)), options->page_size);
   exec::RunnerOptions runner;
   runner.max_logit_rows = static_cast<int64_t>(options->max_batch) * spec::kMaxTreeRows;
   runner.max_rows = runner.max_logit_rows + options->prefill_chunk;
   runner.max_context = options->max_context;
-  runner.kv_dtype = options->kv_dtype == KvDtype::kF16 ? DType::kF16 : DType::kF32;
+  runner.kv_dtype = KvTypeOf(*options);
   HAAST_ASSIGN_OR_RETURN(models.target_runner, exec::Runner::Create(*models.target, *models.ops, *models.pool, *models.pages, runner));
   if (models.draft) {
     HAAST_ASSIGN_OR_RETURN(models.draft_runner, exec::Runner::Create(*models.draft, *models.ops, *models.pool, *models.pages, runner));

@@ -14,21 +14,9 @@ namespace {
 
 using testing::GgufWriter;
 using testing::LittleEndian;
-using testing::TinyLlama;
+using testing::SmallestLlama;
 
 constexpr char kPath[] = "model.gguf";
-
-TinyLlama Smallest() {
-  TinyLlama model;
-  model.layers = 1;
-  model.hidden = model.intermediate = 8;
-  model.heads = 2;
-  model.kv_heads = 1;
-  model.head_dim = 4;
-  model.vocab = 16;
-  model.tied = true;
-  return model;
-}
 
 // Reads from a copy of exactly that size, so that a sanitizer sees every read beyond the end.
 Result<GgufModel> Read(const std::string& bytes) {
@@ -49,7 +37,7 @@ void PrintTo(const CorruptCase& test, std::ostream* out) { *out << test.what; }
 class CorruptGguf : public ::testing::TestWithParam<CorruptCase> {};
 
 TEST_P(CorruptGguf, IsRefusedByName) {
-  GgufWriter writer = MakeTinyGguf(Smallest());
+  GgufWriter writer = MakeTinyGguf(SmallestLlama());
   ASSERT_TRUE(Read(writer.Bytes()));
   GetParam().change(writer);
   const auto result = Read(writer.Bytes());
@@ -251,8 +239,7 @@ const CorruptCase kText[] = {
 INSTANTIATE_TEST_SUITE_P(Text, CorruptGguf, ::testing::ValuesIn(kText));
 
 TEST(Gguf, AFileCutAnywhereIsRefused) {
-  TinyLlama model = Smallest();
-  const std::string bytes = MakeTinyGguf(model).Bytes();
+  const std::string bytes = MakeTinyGguf(SmallestLlama()).Bytes();
   for (size_t size = 0; size < bytes.size(); ++size) {
     const auto result = Read(bytes.substr(0, size));
     ASSERT_FALSE(result) << size << " of " << bytes.size() << " bytes";
@@ -262,7 +249,7 @@ TEST(Gguf, AFileCutAnywhereIsRefused) {
 
 // Any byte may be anything: the result does not matter, the reads do.
 TEST(Gguf, AnyChangedByteIsSurvived) {
-  const std::string bytes = MakeTinyGguf(Smallest()).Bytes();
+  const std::string bytes = MakeTinyGguf(SmallestLlama()).Bytes();
   size_t refused = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
     for (const int value : {0x00, 0x7f, 0xff, bytes[i] ^ 0x80, bytes[i] + 1}) {
@@ -275,7 +262,7 @@ TEST(Gguf, AnyChangedByteIsSurvived) {
 }
 
 TEST(Gguf, SettingsByLayerThatAgreeCount) {
-  GgufWriter writer = MakeTinyGguf(Smallest());
+  GgufWriter writer = MakeTinyGguf(SmallestLlama());
   writer.Remove("llama.attention.head_count_kv");
   writer.Ints("llama.attention.head_count_kv", {1, 1, 1});
   const auto model = Read(writer.Bytes());
@@ -284,13 +271,13 @@ TEST(Gguf, SettingsByLayerThatAgreeCount) {
 }
 
 TEST(Gguf, Version2ReadsTheSame) {
-  GgufWriter writer = MakeTinyGguf(Smallest());
+  GgufWriter writer = MakeTinyGguf(SmallestLlama());
   writer.version = 2;
   EXPECT_TRUE(Read(writer.Bytes()));
 }
 
 TEST(Gguf, OtherAlignments) {
-  GgufWriter writer = MakeTinyGguf(Smallest());
+  GgufWriter writer = MakeTinyGguf(SmallestLlama());
   writer.alignment = 64;
   writer.U32("general.alignment", 64);
   const std::string bytes = writer.Bytes();
@@ -303,7 +290,7 @@ TEST(Gguf, OtherAlignments) {
 }
 
 TEST(Gguf, LinearScalingInBothSpellings) {
-  GgufWriter writer = MakeTinyGguf(Smallest());
+  GgufWriter writer = MakeTinyGguf(SmallestLlama());
   writer.F32("llama.rope.scale_linear", 4);
   const auto old_key = Read(writer.Bytes());
   ASSERT_TRUE(old_key);
@@ -318,7 +305,7 @@ TEST(Gguf, LinearScalingInBothSpellings) {
 
 // Which ids end an answer: keys first, then tokens known by their text; "none" is not an id.
 TEST(Gguf, EndTokens) {
-  GgufWriter writer = MakeTinyGguf(Smallest());
+  GgufWriter writer = MakeTinyGguf(SmallestLlama());
   writer.String("tokenizer.ggml.model", "gpt2");
   writer.String("tokenizer.ggml.pre", "llama-bpe");
   writer.Strings("tokenizer.ggml.tokens", {"<|endoftext|>", "a", "<|eot_id|>", "b", "</s", "c"});
@@ -337,7 +324,7 @@ TEST(Gguf, EndTokens) {
 }
 
 TEST(Gguf, SentencePieceDefaults) {
-  GgufWriter writer = MakeTinyGguf(Smallest());
+  GgufWriter writer = MakeTinyGguf(SmallestLlama());
   writer.String("tokenizer.ggml.model", "llama");
   writer.Strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a"});
   writer.Floats("tokenizer.ggml.scores", {0, 0, 0, -1});

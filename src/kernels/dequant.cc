@@ -57,38 +57,33 @@ ScaleAndMin UnpackScale(const uint8_t* packed, int sub_block) {
           (packed[sub_block + 4] >> 4) | ((packed[sub_block] >> 6) << 4)};
 }
 
-// d, dmin, 12 bytes of scales, 128 bytes of nibbles: each 32 bytes hold one sub-block in the low and the next in the high nibbles.
-void DequantiseQ4_K(const uint8_t* block, float* out) {
+// Q4_K and Q5_K after their scales: out = scale * quant(sub_block, low nibble, i) - min. Each 32 bytes of nibbles hold one sub-block in the
+// low and the next in the high nibbles.
+template <typename Quant>
+void DequantiseSubBlocks(const uint8_t* block, const uint8_t* all_nibbles, float* out, Quant quant) {
   const float d = LoadHalf(block);
   const float dmin = LoadHalf(block + 2);
   for (int sub = 0; sub < 8; ++sub) {
     const ScaleAndMin packed = UnpackScale(block + 4, sub);
     const float scale = d * static_cast<float>(packed.scale);
     const float min = dmin * static_cast<float>(packed.min);
-    const uint8_t* nibbles = block + 16 + sub / 2 * 32;
+    const uint8_t* nibbles = all_nibbles + sub / 2 * 32;
     for (int i = 0; i < 32; ++i) {
-      const int quant = sub % 2 == 0 ? nibbles[i] & 15 : nibbles[i] >> 4;
-      out[sub * 32 + i] = scale * static_cast<float>(quant) - min;
+      const int low = sub % 2 == 0 ? nibbles[i] & 15 : nibbles[i] >> 4;
+      out[sub * 32 + i] = scale * static_cast<float>(quant(sub, low, i)) - min;
     }
   }
 }
 
+// d, dmin, 12 bytes of scales, 128 bytes of nibbles.
+void DequantiseQ4_K(const uint8_t* block, float* out) {
+  DequantiseSubBlocks(block, block + 16, out, [](int, int low, int) { return low; });
+}
+
 // As Q4_K with a fifth bit: bit `sub` of byte i of the 32 bytes that stand between the scales and the nibbles.
 void DequantiseQ5_K(const uint8_t* block, float* out) {
-  const float d = LoadHalf(block);
-  const float dmin = LoadHalf(block + 2);
   const uint8_t* high = block + 16;
-  for (int sub = 0; sub < 8; ++sub) {
-    const ScaleAndMin packed = UnpackScale(block + 4, sub);
-    const float scale = d * static_cast<float>(packed.scale);
-    const float min = dmin * static_cast<float>(packed.min);
-    const uint8_t* nibbles = block + 48 + sub / 2 * 32;
-    for (int i = 0; i < 32; ++i) {
-      const int low = sub % 2 == 0 ? nibbles[i] & 15 : nibbles[i] >> 4;
-      const int quant = low | (((high[i] >> sub) & 1) << 4);
-      out[sub * 32 + i] = scale * static_cast<float>(quant) - min;
-    }
-  }
+  DequantiseSubBlocks(block, block + 48, out, [high](int sub, int low, int i) { return low | (((high[i] >> sub) & 1) << 4); });
 }
 
 // 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed 8-bit scales, d. Each half of 128 elements uses 64 and 32 bytes.

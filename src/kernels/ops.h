@@ -50,7 +50,7 @@ struct LinearInput {
 // One product over the shared input: out[r, i] = dot(weight[i, :], input[r, :]) (+ bias[i]) (+ out[r, i]).
 struct LinearTask {
   const PackedWeight* weight;   // [N, K]
-  float* out;                   // [R, N]
+  float* out;                   // [R, N]; its memory must not overlap the input's, which threads read while others write
   int64_t ld_out;               // >= N
   const float* bias = nullptr;  // [N]
   bool accumulate = false;      // adds to what `out` holds: the residual stream

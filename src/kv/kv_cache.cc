@@ -1,7 +1,5 @@
 #include "kv/kv_cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,8 +10,6 @@
 namespace haast::kv {
 namespace {
 
-int64_t MachineBytes() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
-
 // Copies rows src[i] to dst[i] of one buffer by way of `staging`, so that a row may be read after it was written.
 void MoveRows(Buffer& buffer, int64_t row_bytes, const std::vector<int32_t>& src, const std::vector<int32_t>& dst, uint8_t* staging) {
   const size_t bytes = static_cast<size_t>(row_bytes);
@@ -23,7 +19,7 @@ void MoveRows(Buffer& buffer, int64_t row_bytes, const std::vector<int32_t>& src
 
 }  // namespace
 
-Result<KvCache> KvCache::Create(int num_layers, int64_t slots, int num_kv_heads, int head_dim, DType dtype) {
+Status KvCache::Check(int num_layers, int64_t slots, int num_kv_heads, int head_dim, DType dtype) {
   if (num_layers < 1 || slots < 1 || num_kv_heads < 1 || head_dim < 1) {
     return Err(ErrorCode::kInvalidArgument, "KV cache: {} layers, {} slots, {} KV heads of {}; each must be at least 1", num_layers, slots,
                num_kv_heads, head_dim);
@@ -31,13 +27,11 @@ Result<KvCache> KvCache::Create(int num_layers, int64_t slots, int num_kv_heads,
   if (dtype != DType::kF16 && dtype != DType::kF32) {
     return Err(ErrorCode::kUnsupported, "KV cache: element type {}, expected F16 or F32", Info(dtype).name);
   }
-  KvCache cache;
-  int64_t layer_bytes = 0, total = 0;
-  // Two 31-bit factors and an element size cannot overflow; what follows can.
+  int64_t row_bytes = 0, slot_bytes = 0, total = 0;
+  // Two 31-bit factors cannot overflow; what follows can.
   const int64_t row_elements = int64_t{num_kv_heads} * head_dim;
-  if (__builtin_mul_overflow(row_elements, Info(dtype).block_bytes, &cache.row_bytes_) ||
-      __builtin_mul_overflow(cache.row_bytes_, int64_t{2} * num_layers, &cache.bytes_per_slot_) ||
-      __builtin_mul_overflow(cache.row_bytes_, slots, &layer_bytes) || __builtin_mul_overflow(cache.bytes_per_slot_, slots, &total)) {
+  if (__builtin_mul_overflow(row_elements, Info(dtype).block_bytes, &row_bytes) ||
+      __builtin_mul_overflow(row_bytes, int64_t{2} * num_layers, &slot_bytes) || __builtin_mul_overflow(slot_bytes, slots, &total)) {
     return Err(ErrorCode::kOutOfMemory, "KV cache: {} slots of {} layers, {} KV heads of {} exceed 64 bits; use a smaller KV pool", slots,
                num_layers, num_kv_heads, head_dim);
   }
@@ -45,13 +39,23 @@ Result<KvCache> KvCache::Create(int num_layers, int64_t slots, int num_kv_heads,
     return Err(ErrorCode::kOutOfMemory, "KV cache: {} slots need {} bytes but the machine has {}; use a smaller KV pool or f16 KV", slots,
                total, MachineBytes());
   }
+  return {};
+}
+
+Result<KvCache> KvCache::Create(int num_layers, int64_t slots, int num_kv_heads, int head_dim, DType dtype) {
+  HAAST_RETURN_IF_ERROR(Check(num_layers, slots, num_kv_heads, head_dim, dtype));
+  KvCache cache;
   cache.slots_ = slots;
   cache.dtype_ = dtype;
+  cache.row_bytes_ = int64_t{num_kv_heads} * head_dim * Info(dtype).block_bytes;
+  cache.bytes_per_slot_ = cache.row_bytes_ * 2 * num_layers;
+  const int64_t layer_bytes = cache.row_bytes_ * slots;
   for (int layer = 0; layer < num_layers; ++layer) {
     for (auto* side : {&cache.k_, &cache.v_}) {
       auto buffer = Buffer::Allocate(static_cast<size_t>(layer_bytes), "KV cache", BufferUse::kSparse);
       if (!buffer) {
-        return Err(buffer.error().code, "{} (layer {} of {}; {} bytes in all)", buffer.error().message, layer, num_layers, total);
+        return Err(buffer.error().code, "{} (layer {} of {}; {} bytes in all)", buffer.error().message, layer, num_layers,
+                   cache.bytes_per_slot_ * slots);
       }
       side->push_back(std::move(*buffer));
     }

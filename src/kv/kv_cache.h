@@ -11,6 +11,8 @@ namespace haast::kv {
 
 class KvCache {
  public:
+  // What Create refuses before it takes memory: shapes and types, and more bytes than the machine has (kOutOfMemory, with the numbers).
+  static Status Check(int num_layers, int64_t slots, int num_kv_heads, int head_dim, DType dtype);
   // dtype kF16 or kF32. 64-bit sizes throughout; kOutOfMemory names the bytes.
   static Result<KvCache> Create(int num_layers, int64_t slots, int num_kv_heads, int head_dim, DType dtype);
 

@@ -32,11 +32,10 @@ void ExpectOrigins(KvCache* cache, int64_t row_elements, const std::vector<int32
   for (int layer = 0; layer < cache->num_layers(); ++layer) {
     for (int side = 0; side < 2; ++side) {
       const auto* data = static_cast<const float*>(side == 0 ? cache->k(layer) : cache->v(layer));
-      for (int64_t slot = 0; slot < cache->slots(); ++slot) {
-        for (int64_t e = 0; e < row_elements; ++e) {
-          const float expected = static_cast<float>((side * 10 + layer) * 1000 + origin[slot] * row_elements + e);
-          ASSERT_EQ(data[slot * row_elements + e], expected) << "layer " << layer << " side " << side << " slot " << slot;
-        }
+      for (int64_t i = 0; i < cache->slots() * row_elements; ++i) {
+        const int64_t slot = i / row_elements;
+        const float expected = static_cast<float>((side * 10 + layer) * 1000 + origin[slot] * row_elements + i % row_elements);
+        ASSERT_EQ(data[i], expected) << "layer " << layer << " side " << side << " slot " << slot;
       }
     }
   }

@@ -10,25 +10,14 @@ namespace {
 
 using namespace haast::testing;
 
-TinyLlama Smallest() {
-  TinyLlama model;
-  model.layers = 1;
-  model.hidden = model.intermediate = 8;
-  model.heads = 2;
-  model.kv_heads = 1;
-  model.head_dim = 4;
-  model.vocab = 16;
-  return model;
-}
-
 void WriteGgufSeeds(const std::string& folder) {
   std::filesystem::create_directories(folder);
-  TinyLlama model = Smallest();
+  TinyLlama model = SmallestLlama();
+  model.tied = false;
   WriteFile(folder + "/untied.gguf", MakeTinyGguf(model).Bytes());
   model.tied = model.attention_bias = model.output_bias = model.mlp_bias = model.llama3_rope = true;
   WriteFile(folder + "/biases.gguf", MakeTinyGguf(model).Bytes());
-  model = Smallest();
-  model.tied = true;
+  model = SmallestLlama();
   GgufWriter writer = MakeTinyGguf(model);
   writer.version = 2;
   writer.String("llama.rope.scaling.type", "linear");

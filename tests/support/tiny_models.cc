@@ -11,6 +11,18 @@
 
 namespace haast::testing {
 
+TinyLlama SmallestLlama() {
+  TinyLlama model;
+  model.layers = 1;
+  model.hidden = model.intermediate = 8;
+  model.heads = 2;
+  model.kv_heads = 1;
+  model.head_dim = 4;
+  model.vocab = 16;
+  model.tied = true;
+  return model;
+}
+
 TempDir::TempDir() {
   std::string name = (std::filesystem::temp_directory_path() / "haast-test-XXXXXX").string();
   HAAST_CHECK(mkdtemp(name.data()) != nullptr) << "cannot make " << name;

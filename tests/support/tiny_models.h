@@ -58,6 +58,9 @@ struct TinyLlama {
   uint64_t seed = 1;
 };
 
+// The smallest that the readers take, for tests that read it again and again: one layer, tied embeddings.
+TinyLlama SmallestLlama();
+
 // One tensor of a tiny model in fp32, row-major, under its Hugging Face name.
 struct TinyTensor {
   std::string name;

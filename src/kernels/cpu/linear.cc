@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/linear_kernels.h"
+#include "kernels/linear_check.h"
 
 namespace haast::kernels {
 namespace {
@@ -31,14 +32,11 @@ class Launch {
       : isa_(isa), input_(input), tasks_(tasks), k_(tasks[0].weight->k) {
     for (const LinearTask& task : tasks) {
       const PackedWeight& weight = *task.weight;
-      HAAST_CHECK(weight.k == k_) << "products of one launch have " << k_ << " and " << weight.k << " columns";
       HAAST_CHECK(weight.layout > kNoLayout && weight.layout < kNumLayouts) << "layout " << weight.layout;
-      HAAST_CHECK(task.ld_out >= weight.n) << "ld_out " << task.ld_out << " for " << weight.n << " features";
       (IsFloatTask(task) ? any_float_ : any_quant_) = true;
       total_bytes_ += Tiles(weight) * TileBytesOf(weight);
     }
     HAAST_CHECK(k_ <= workspace.max_k()) << k_ << " columns in a workspace for " << workspace.max_k();
-    HAAST_CHECK(input.ld_x >= k_) << "ld_x " << input.ld_x << " for " << k_ << " columns";
     part_rows_ = std::min(input.rows, workspace.max_rows());
     const int64_t cost = input.rows * k_ * (input.prologue == Prologue::kSiluMul ? kSiluCost : 1);
     all_prepare_ = cost <= kElementsPreparedByAll && input.rows * threads <= workspace.max_rows() + kSpareRows;
@@ -186,6 +184,7 @@ const LinearKernels& KernelsOf() {
 void RunLinear(const IsaKernels& isa, const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace,
                base::ThreadPool& pool) {
   if (input.rows == 0 || tasks.empty()) return;
+  CheckLinear(input, tasks);
   const Launch launch(isa, input, tasks, workspace, pool.size());
   pool.Run([&](int thread, int threads) { launch.RunThread(thread, threads, pool); });
 }

@@ -85,7 +85,28 @@ TEST_P(EveryType, RowBitsDoNotDependOnRowsOffsetThreadsOrParts) {
   }
 }
 
-// |error| <= rounding of the activations (half a step of each block's scale, weighted by the weights) and of the sums.
+struct ExactDot {
+  double value = 0;
+  double bound = 0;  // of a product's error: rounding of the activations (half a step of each block's scale) and of the sums
+};
+
+ExactDot DotOf(const std::vector<float>& weight, const float* x, bool quantised) {
+  ExactDot dot;
+  const int64_t k = static_cast<int64_t>(weight.size());
+  for (int64_t b = 0; b < k; b += 32) {
+    const int64_t end = std::min(b + 32, k);
+    float largest = 0;
+    for (int64_t j = b; j < end; ++j) largest = std::max(largest, std::fabs(x[j]));
+    const double half_step = quantised ? largest / 127 * 0.5001 : 0;
+    for (int64_t j = b; j < end; ++j) {
+      dot.value += static_cast<double>(weight[j]) * x[j];
+      // 64: the minimum and the numbers of a block cancel each other, each up to 2^6 times the difference.
+      dot.bound += std::fabs(weight[j]) * (half_step + std::fabs(x[j]) * 1.2e-7 * static_cast<double>(k + 64));
+    }
+  }
+  return dot;
+}
+
 TEST_P(EveryType, CloseToDoubleArithmetic) {
   base::ThreadPool pool(2);
   for (const Shape& shape : ShapesOf(GetParam())) {
@@ -97,18 +118,8 @@ TEST_P(EveryType, CloseToDoubleArithmetic) {
       DequantiseRow(source.view, i, weight.data());
       for (int64_t r = 0; r < product.rows; ++r) {
         const float* x = product.x.data() + r * product.ld_x;
-        double exact = 0, bound = 0;
-        for (int64_t b = 0; b < shape.k; b += 32) {
-          float largest = 0;
-          for (int64_t j = b; j < std::min(b + 32, shape.k); ++j) largest = std::max(largest, std::fabs(x[j]));
-          const double half_step = IsQuantised(GetParam()) ? largest / 127 * 0.5001 : 0;
-          for (int64_t j = b; j < std::min(b + 32, shape.k); ++j) {
-            exact += static_cast<double>(weight[j]) * x[j];
-            // 64: the minimum and the numbers of a block cancel each other, each up to 2^6 times the difference.
-            bound += std::fabs(weight[j]) * (half_step + std::fabs(x[j]) * 1.2e-7 * static_cast<double>(shape.k + 64));
-          }
-        }
-        ASSERT_NEAR(got[r * shape.n + i], exact, bound + 1e-30) << "row " << r << ", feature " << i;
+        const ExactDot exact = DotOf(weight, x, IsQuantised(GetParam()));
+        ASSERT_NEAR(got[r * shape.n + i], exact.value, exact.bound + 1e-30) << "row " << r << ", feature " << i;
       }
     }
   }
@@ -339,6 +350,26 @@ TEST(LinearDeathTest, RefusesWhatDoesNotFit) {
   Product other_product(other, 2, Prologue::kNone, pool);
   const LinearTask mixed[] = {task, {.weight = &other_product.packed, .out = out.data(), .ld_out = 16}};
   EXPECT_DEATH(RunLinear(PortableLinear(), product.Input(0, 2), mixed, workspace, pool), "64 and 32 columns");
+}
+
+TEST(LinearDeathTest, RefusesAnOutputOverTheInput) {
+  base::ThreadPool pool(1);
+  const SourceWeight source = MakeWeight(DType::kF32, 16, 32, 1);
+  Workspace workspace = *Workspace::Create(2, 32);
+  for (const Ops* ops : {&RefOps(), &CpuOps(base::Isa::kPortable)}) {
+    const PackedWeight weight = *ops->pack(source.view, nullptr, pool);
+    std::vector<float> memory(2 * 64 + 16);
+    LinearInput input{.x = memory.data() + 16, .ld_x = 64, .rows = 2};
+    LinearTask task{.weight = &weight, .out = memory.data(), .ld_out = 16};
+    EXPECT_DEATH(ops->linear(input, {&task, 1}, workspace, pool), "the output of 2 rows of 16 overlaps the input") << ops->name;
+    input.rows = 1;
+    ops->linear(input, {&task, 1}, workspace, pool);  // one row ends where x begins
+    input.up = memory.data();
+    input.prologue = Prologue::kSiluMul;
+    EXPECT_DEATH(ops->linear(input, {&task, 1}, workspace, pool), "the output of 1 rows of 16 overlaps the input") << ops->name;
+    task.out = memory.data() + 16 + 32;
+    ops->linear(input, {&task, 1}, workspace, pool);  // one begins where x ends
+  }
 }
 
 }  // namespace

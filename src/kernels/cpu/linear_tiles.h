@@ -94,6 +94,21 @@ template <Layout kLayout, int kRows, int kHalf>
   });
 }
 
+// All parts of one block; `act` comes back as it was.
+template <Layout kLayout, int kRows>
+[[gnu::always_inline]] inline void AddBlock(const uint8_t* w, const uint8_t* header, const uint8_t*& act, Sums<kRows>& sums) {
+  for (int p = 0; p < kParts; ++p) {
+    // Broadcasts are loads: to keep those of one part for the next would only spill registers.
+    if constexpr (kParts > 1) asm("" : "+r"(act));
+    if constexpr (kLayout == kTileQ6_K) {
+      AddScaled<kLayout, kRows, 0>(w, header, p, act, sums.lane[p]);
+      AddScaled<kLayout, kRows, 1>(w, header, p, act, sums.lane[p]);
+    } else {
+      AddScaled<kLayout, kRows, -1>(w, header, p, act, sums.lane[p]);
+    }
+  }
+}
+
 // How far ahead of the arithmetic weights are asked for: about the latency of memory times a thread's share of its rate.
 constexpr int kPrefetchBytes = 2048;
 
@@ -109,23 +124,12 @@ void QuantTiles(const TileArgs& first) {
     const uint8_t* act = args.act;
     const uint8_t* header = w;
     for (int64_t b = 0; b < args.k / kBlock; ++b, w += kBytes, act += ActLayout(kRows).size) {
-      if constexpr (kFormat.header_bytes != 0) {
-        if (b % kSuperBlocks == 0) {
-          header = w;
-          w += kFormat.header_bytes;
-        }
+      if (kFormat.header_bytes != 0 && b % kSuperBlocks == 0) {
+        header = w;
+        w += kFormat.header_bytes;
       }
       for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(w + kPrefetchBytes + line, 0, 3);
-      for (int p = 0; p < kParts; ++p) {
-        // Broadcasts are loads: to keep those of one part for the next would only spill registers.
-        if constexpr (kParts > 1) asm("" : "+r"(act));
-        if constexpr (kLayout == kTileQ6_K) {
-          AddScaled<kLayout, kRows, 0>(w, header, p, act, sums.lane[p]);
-          AddScaled<kLayout, kRows, 1>(w, header, p, act, sums.lane[p]);
-        } else {
-          AddScaled<kLayout, kRows, -1>(w, header, p, act, sums.lane[p]);
-        }
-      }
+      AddBlock<kLayout, kRows>(w, header, act, sums);
     }
     StoreTile(sums, args);
   }

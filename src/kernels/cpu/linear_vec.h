@@ -231,9 +231,15 @@ inline Wide LoadWide(const float* p) {
 inline void StoreWide(float* p, const Wide& a) {
   for (int i = 0; i < kParts; ++i) Store(p + i * kLanes, a.part[i]);
 }
-// The first `count` lanes, the others 0.
-inline Wide LoadWideTail(const float* p, int64_t count) {
-  alignas(64) float lanes[kWideLanes] = {};
+inline Wide SetWide(float x) {
+  Wide r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = Set1(x);
+  return r;
+}
+// The first `count` lanes, the others `rest`.
+inline Wide LoadWideTail(const float* p, int64_t count, float rest = 0.0f) {
+  alignas(64) float lanes[kWideLanes];
+  StoreWide(lanes, SetWide(rest));
   std::memcpy(lanes, p, static_cast<size_t>(count) * sizeof(float));
   return LoadWide(lanes);
 }
@@ -242,14 +248,18 @@ inline void StoreWideTail(float* p, const Wide& a, int64_t count) {
   StoreWide(lanes, a);
   std::memcpy(p, lanes, static_cast<size_t>(count) * sizeof(float));
 }
-// Lane i + lane i + 8, then + 4, + 2, + 1.
-inline float SumWide(const Wide& a) {
+// fn(lane i, lane i + 8), then + 4, + 2, + 1.
+template <typename Fn>
+inline float ReduceWide(const Wide& a, Fn fn) {
   alignas(64) float lanes[kWideLanes];
   StoreWide(lanes, a);
   for (int step = 8; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+    for (int i = 0; i < step; ++i) lanes[i] = fn(lanes[i], lanes[i + step]);
   }
   return lanes[0];
+}
+inline float SumWide(const Wide& a) {
+  return ReduceWide(a, [](float x, float y) { return x + y; });
 }
 
 // e^x with a relative error below 2^-22; x is clamped to [-87.3, 88.3], NaN stays NaN. Cody-Waite reduction by ln 2 in two

@@ -47,28 +47,9 @@ inline void StoreHalf(uint16_t* p, const F& a) {
 
 #endif
 
-inline Wide SetWide(float x) {
-  Wide r;
-  for (int i = 0; i < kParts; ++i) r.part[i] = Set1(x);
-  return r;
-}
-
-// The first `count` lanes, the others `rest`.
-inline Wide LoadWideTail(const float* p, int64_t count, float rest) {
-  alignas(64) float lanes[kWideLanes];
-  StoreWide(lanes, SetWide(rest));
-  std::memcpy(lanes, p, static_cast<size_t>(count) * sizeof(float));
-  return LoadWide(lanes);
-}
-
-// x > y ? x : y over the lanes, in the tree of SumWide.
+// x > y ? x : y over the lanes.
 inline float MaxWide(const Wide& a) {
-  alignas(64) float lanes[kWideLanes];
-  StoreWide(lanes, a);
-  for (int step = 8; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) lanes[i] = lanes[i] > lanes[i + step] ? lanes[i] : lanes[i + step];
-  }
-  return lanes[0];
+  return ReduceWide(a, [](float x, float y) { return x > y ? x : y; });
 }
 
 // e^x for weights of a softmax: within 4 * 2^-23 (2 * 2^-23 above -20), exactly 1 at 0, exactly 0 below -87, so that what is masked

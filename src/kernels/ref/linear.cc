@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/check.h"
+#include "kernels/linear_check.h"
 #include "kernels/ref/ref.h"
 
 namespace haast::kernels::ref {
@@ -74,8 +74,8 @@ Result<PackedWeight> Pack(const TensorView& weight, const DType* quantise_to, ba
 
 void Linear(const LinearInput& input, std::span<const LinearTask> tasks, Workspace&, base::ThreadPool& pool) {
   if (tasks.empty() || input.rows == 0) return;
+  CheckLinear(input, tasks);
   const int64_t k = tasks[0].weight->k;
-  for (const LinearTask& task : tasks) HAAST_CHECK(task.weight->k == k) << task.weight->k << " and " << k << " input features";
   std::vector<float> x(static_cast<size_t>(input.rows * k));
   pool.Run([&](int thread, int threads) {
     const auto [row_begin, row_end] = base::Share(input.rows, thread, threads);
