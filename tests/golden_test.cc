@@ -46,6 +46,37 @@ EngineOptions ReferenceOptions() {
 constexpr double kLogitTolerance = 1e-3;
 constexpr double kFeatureRelativeTolerance = 1e-4;  // of the row's largest value
 
+// Every 32nd logit is kept. [rows, vocabulary / 32]
+double LogitDifference(const TensorView& strided, exec::Runner& runner) {
+  constexpr int kStride = 32;
+  const auto* expected = static_cast<const float*>(strided.data);
+  double worst = 0.0;
+  for (int64_t r = 0; r < strided.rows(); ++r) {
+    const std::span<const float> logits = runner.logits(r);
+    for (int64_t i = 0; i < strided.cols(); ++i) {
+      worst = std::max(worst, std::fabs(static_cast<double>(logits[i * kStride]) - expected[r * strided.cols() + i]));
+    }
+  }
+  return worst;
+}
+
+// Of the last rows of the `count` in the launch, at tapped layer `tap`, relative to each row's largest value. [rows, hidden]
+double FeatureDifference(const TensorView& hidden, exec::Runner& runner, int64_t count, int tap) {
+  double worst = 0.0;
+  for (int64_t r = 0; r < hidden.rows(); ++r) {
+    const float* want = static_cast<const float*>(hidden.data) + r * hidden.cols();
+    const float* got = runner.taps(count - hidden.rows() + r) + tap * hidden.cols();
+    double largest = 0.0;
+    double difference = 0.0;
+    for (int64_t i = 0; i < hidden.cols(); ++i) {
+      largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
+      difference = std::max(difference, std::fabs(static_cast<double>(want[i]) - got[i]));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return worst;
+}
+
 TEST(Golden, ReferenceLogitsAndFeaturesEqualHuggingFace) {
   auto file = base::MappedFile::Open("tests/goldens/logits.safetensors");
   ASSERT_TRUE(file) << file.error().message;
@@ -53,7 +84,6 @@ TEST(Golden, ReferenceLogitsAndFeaturesEqualHuggingFace) {
   ASSERT_TRUE(tensors) << tensors.error().message;
   std::map<std::string, TensorView> by_name;
   for (const io::RawTensor& tensor : *tensors) by_name[tensor.name] = tensor.view;
-  constexpr int kStride = 32;
 
   EngineOptions options = ReferenceOptions();
   auto models = engine::LoadModels(&options);
@@ -80,28 +110,10 @@ TEST(Golden, ReferenceLogitsAndFeaturesEqualHuggingFace) {
     const Status status = models->target_runner->Run(batch);
     ASSERT_TRUE(status) << status.error().message;
 
-    const TensorView& strided = by_name.at(prompt + ".strided_logits");
-    const auto* expected = static_cast<const float*>(strided.data);
-    for (size_t r = 0; r < rows.size(); ++r) {
-      const std::span<const float> logits = models->target_runner->logits(static_cast<int64_t>(r));
-      for (int64_t i = 0; i < strided.cols(); ++i) {
-        worst_logit = std::max(worst_logit, std::fabs(static_cast<double>(logits[i * kStride]) - expected[r * strided.cols() + i]));
-      }
-    }
+    worst_logit = std::max(worst_logit, LogitDifference(by_name.at(prompt + ".strided_logits"), *models->target_runner));
     const char* taps[] = {".hidden_02", ".hidden_15", ".hidden_27"};
     for (int t = 0; t < 3; ++t) {
-      const TensorView& hidden = by_name.at(prompt + taps[t]);
-      for (int64_t r = 0; r < hidden.rows(); ++r) {
-        const float* want = static_cast<const float*>(hidden.data) + r * hidden.cols();
-        const float* got = models->target_runner->taps(count - hidden.rows() + r) + t * hidden.cols();
-        double largest = 0.0;
-        double difference = 0.0;
-        for (int64_t i = 0; i < hidden.cols(); ++i) {
-          largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
-          difference = std::max(difference, std::fabs(static_cast<double>(want[i]) - got[i]));
-        }
-        worst_feature = std::max(worst_feature, difference / largest);
-      }
+      worst_feature = std::max(worst_feature, FeatureDifference(by_name.at(prompt + taps[t]), *models->target_runner, count, t));
     }
     kv_seq.Release(models->pages.get());
   }
@@ -152,6 +164,34 @@ struct TraceCount {
   int64_t rounds = 0;
 };
 
+// True where `tokens` are the expected ones from `*emitted` on, which moves behind them; the first other one must be at a near tie.
+bool TokensEqual(const std::vector<TokenOutput>& tokens, const std::vector<int32_t>& expected, const std::vector<double>& margins,
+                 double near_tie, size_t* emitted) {
+  for (const TokenOutput& token : tokens) {
+    if (*emitted >= expected.size()) {
+      ADD_FAILURE() << "more than " << expected.size() << " tokens";
+      return false;
+    }
+    if (token.token != expected[*emitted]) {
+      EXPECT_LT(margins[*emitted], near_tie) << "answer token " << *emitted;
+      return false;
+    }
+    ++*emitted;
+  }
+  return true;
+}
+
+// How many drafts of the round are equal before the first other one, which must be at a near tie.
+int64_t EqualDrafts(const std::vector<int32_t>& got, const json& golden, double near_tie) {
+  const auto expected = golden["drafts"].get<std::vector<int32_t>>();
+  const auto differing = std::mismatch(expected.begin(), expected.end(), got.begin(), got.end()).first;
+  const int64_t equal = differing - expected.begin();
+  if (differing != expected.end()) {
+    EXPECT_LT(golden["draft_margins"][static_cast<size_t>(equal)].get<double>(), near_tie) << "draft " << equal;
+  }
+  return equal;
+}
+
 // The head's drafts and accepted counts, round by round, up to the first near tie of the answer or of a draft.
 TraceCount ExpectTrace(EngineOptions options, double near_tie) {
   auto engine = MustCreate(options);
@@ -167,29 +207,12 @@ TraceCount ExpectTrace(EngineOptions options, double near_tie) {
     size_t emitted = 0;
     size_t round = 0;
     for (const Event& event : answer.events) {
-      bool answer_differs = false;
-      for (const TokenOutput& token : event.tokens) {
-        if (emitted >= expected.size() || token.token != expected[emitted]) {
-          EXPECT_LT(margins[emitted], near_tie) << "answer token " << emitted;
-          answer_differs = true;
-          break;
-        }
-        ++emitted;
-      }
-      if (answer_differs || emitted == expected.size()) break;
+      if (!TokensEqual(event.tokens, expected, margins, near_tie, &emitted) || emitted == expected.size()) break;
       if (event.drafts.empty()) continue;
       const json& golden = line["rounds"][round++];
-      const auto drafts = golden["drafts"].get<std::vector<int32_t>>();
-      bool draft_differs = false;
-      for (size_t d = 0; d < drafts.size() && !draft_differs; ++d) {
-        draft_differs = event.drafts[d] != drafts[d];
-        if (!draft_differs) {
-          ++count.drafts;
-          continue;
-        }
-        EXPECT_LT(golden["draft_margins"][d].get<double>(), near_tie) << "round " << round << " draft " << d;
-      }
-      if (draft_differs) break;
+      const int64_t equal = EqualDrafts(event.drafts, golden, near_tie);
+      count.drafts += equal;
+      if (equal < static_cast<int64_t>(golden["drafts"].size())) break;
       EXPECT_EQ(event.num_accepted, golden["accepted"].get<int>()) << "round " << round;
       ++count.rounds;
     }

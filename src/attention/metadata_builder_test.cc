@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 #include <random>
 
@@ -209,6 +210,14 @@ TEST(BuildMetadata, SizesBeyond32Bits) {
   EXPECT_EQ(m.out_slots[0], 2047 * kPage + 5);
 }
 
+// The row and its ancestors, a bit each; none without a tree.
+uint64_t VisibleRows(const std::vector<int32_t>& parents, int32_t row) {
+  uint64_t visible = 0;
+  if (parents.empty()) return visible;
+  for (; row >= 0; row = parents[row]) visible |= uint64_t{1} << row;
+  return visible;
+}
+
 // Against the definition, entry by entry, for random batches; every built launch passes its own check.
 TEST(BuildMetadata, RandomBatchesMatchTheDefinition) {
   std::mt19937 random(1);
@@ -240,12 +249,8 @@ TEST(BuildMetadata, RandomBatchesMatchTheDefinition) {
         ASSERT_EQ(m.kv_indices[m.kv_indptr[b] + t], s.pages[t / page_size] * page_size + t % page_size);
       }
       for (int64_t j = 0; j < s.num_rows; ++j) {
-        int64_t depth = j;
-        uint64_t visible = 0;
-        if (!parents[b].empty()) {
-          depth = -1;
-          for (int32_t row = static_cast<int32_t>(j); row >= 0; row = parents[b][row]) ++depth, visible |= uint64_t{1} << row;
-        }
+        const uint64_t visible = VisibleRows(parents[b], static_cast<int32_t>(j));
+        const int64_t depth = parents[b].empty() ? j : std::popcount(visible) - 1;
         ASSERT_EQ(m.positions[m.qo_indptr[b] + j], s.kv_before + depth);
         ASSERT_EQ(m.tree_mask[m.qo_indptr[b] + j], visible);
       }

@@ -91,7 +91,21 @@ TEST(StopMatcherTest, ACopyIsIndependent) {
   EXPECT_EQ(snapshot.Push("ry").text, "story");
 }
 
-// Against the definition, for every way to cut a text: the first end of any stop, the longest stop there.
+// The first end of any stop in `text`, the longest stop there (the first of equal ones).
+Outcome Definition(const std::vector<std::string>& stops, const std::string& text) {
+  Outcome outcome{.text = text, .stop = -1};
+  for (size_t end = 1; end <= text.size() && outcome.stop < 0; ++end) {
+    for (size_t i = 0; i < stops.size(); ++i) {
+      const bool longer = outcome.stop < 0 || stops[i].size() > stops[static_cast<size_t>(outcome.stop)].size();
+      if (!longer || !text.substr(0, end).ends_with(stops[i])) continue;
+      outcome.stop = static_cast<int>(i);
+      outcome.text = text.substr(0, end - stops[i].size());
+    }
+  }
+  return outcome;
+}
+
+// Against the definition, for every way to cut a text.
 TEST(StopMatcherTest, AgreesWithTheDefinitionHoweverTheTextIsCut) {
   std::mt19937 random(5);
   const auto word = [&](size_t longest) {
@@ -104,26 +118,16 @@ TEST(StopMatcherTest, AgreesWithTheDefinitionHoweverTheTextIsCut) {
     std::vector<std::string> stops(1 + random() % 4);
     for (std::string& stop : stops) stop = word(5);
     const std::string text = word(14);
-    std::string expected = text;
-    int expected_stop = -1;
-    for (size_t end = 1; end <= text.size() && expected_stop < 0; ++end) {
-      for (size_t i = 0; i < stops.size(); ++i) {
-        const bool longer = expected_stop < 0 || stops[i].size() > stops[static_cast<size_t>(expected_stop)].size();
-        if (text.substr(0, end).ends_with(stops[i]) && longer) {
-          expected_stop = static_cast<int>(i);
-          expected = text.substr(0, end - stops[i].size());
-        }
-      }
-    }
+    const Outcome expected = Definition(stops, text);
     std::vector<std::string> pieces;
     for (size_t at = 0; at < text.size();) {
       pieces.push_back(text.substr(at, 1 + random() % 4));
       at += pieces.back().size();
     }
     const Outcome outcome = Feed(Stops(stops), pieces);
-    ASSERT_EQ(outcome.text, expected) << text << " " << testing::PrintToString(stops);
-    ASSERT_EQ(outcome.stop, expected_stop) << text << " " << testing::PrintToString(stops);
-    stopped += expected_stop >= 0;
+    ASSERT_EQ(outcome.text, expected.text) << text << " " << testing::PrintToString(stops);
+    ASSERT_EQ(outcome.stop, expected.stop) << text << " " << testing::PrintToString(stops);
+    stopped += expected.stop >= 0;
   }
   EXPECT_GT(stopped, 1000);
 }
