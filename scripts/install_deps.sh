@@ -25,7 +25,7 @@ rust_is_new_enough() {
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install_deps: no apt on this system: install g++ >= 12, cmake >= 3.25, ninja, fmt, tl-expected, simdjson, nlohmann-json, CLI11," \
-    "libedit, GoogleTest, Python 3 with pip, cargo and rustc >= $rust_minimum by hand" >&2
+    "libedit, xxHash, GoogleTest, Python 3 with pip, cargo and rustc >= $rust_minimum by hand" >&2
   exit 0
 fi
 
@@ -37,7 +37,7 @@ tool pkg-config pkg-config
 tool python3 python3
 python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 [[ -e /etc/ssl/certs/ca-certificates.crt ]] || missing+=(ca-certificates)
-for package in libfmt-dev libexpected-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libedit-dev libgtest-dev libgmock-dev; do
+for package in libfmt-dev libexpected-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libedit-dev libxxhash-dev libgtest-dev libgmock-dev; do
   lib "$package"
 done
 rust_is_new_enough || missing+=(cargo-web rustc-web)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ namespace haast {
 
 enum class KvDtype { kF16, kF32 };
 
+// What happens to the latest request when the KV pool is full: its tokens are computed again later, or its KV waits elsewhere.
+enum class Preemption { kRecompute, kSwap };
+
 struct EngineOptions {
   std::string model;                        // GGUF file or Hugging Face folder
   std::string draft;                        // EAGLE head folder (EAGLE-1, 2, 3 or 3.1); empty: none
@@ -27,11 +31,15 @@ struct EngineOptions {
   std::string draft_quantisation = "auto";  // head weights at load: "auto" (q8_0, lm_head q4_1), "q8_0", "q4_1", "none"
   int threads = 0;                          // 0: every processor this process may use
   KvDtype kv_dtype = KvDtype::kF16;
-  int page_size = 16;       // tokens a KV page
-  int64_t kv_tokens = 0;    // tokens in the KV pool, all requests together; 0: one full context, at least 8,192
-  int64_t max_context = 0;  // longest sequence; 0: the model's own limit
-  int max_batch = 16;       // requests that run together
-  int prefill_chunk = 512;  // prompt tokens a step may take, all requests together
+  int page_size = 16;        // tokens a KV page
+  int64_t kv_tokens = 0;     // tokens in the KV pool, all requests together; 0: one full context, at least 8,192
+  int64_t max_context = 0;   // longest sequence; 0: the model's own limit
+  int max_batch = 16;        // requests that run together
+  int prefill_chunk = 512;   // prompt tokens a step may take, all requests together
+  bool prefix_cache = true;  // KV of what was computed is used again by requests that begin alike; never changes an answer
+  Preemption preemption = Preemption::kRecompute;
+  std::string swap_directory;  // with kSwap: a folder for the swapped KV; empty: host memory
+  int64_t swap_bytes = 0;      // with kSwap: how much of it; 0: as much as the KV pool has. What does not fit is recomputed
   // A head or draft model whose first drafts are accepted less often than this, in 256 rounds of all requests together, is no
   // longer used: it does not fit what it drafts for, and only costs time. 0: never.
   double acceptance_floor = 0.02;
@@ -51,14 +59,31 @@ struct EngineStats {
   int64_t steps = 0;
   int64_t running = 0;
   int64_t waiting = 0;
+  // free + cached + held by requests = total.
   int64_t free_pages = 0;
-  int64_t total_pages = 0;       // without the reserved one
-  SpeculationStats speculation;  // finished and running requests, all drafters
+  int64_t cached_pages = 0;       // hold a prefix that a request may use again; free at need
+  int64_t total_pages = 0;        // without the reserved one
+  int64_t prefix_hit_tokens = 0;  // tokens that were not computed again
+  int64_t prefix_evictions = 0;   // cached pages that made room
+  int64_t preemptions = 0;        // requests that lost their pages for a while
+  int64_t swaps = 0;              // of these, whose KV was kept elsewhere
+  SpeculationStats speculation;   // finished and running requests, all drafters
   std::vector<DrafterStats> drafters;
   double draft_seconds = 0.0;   // draft decode and draft extend
   double target_seconds = 0.0;  // target launches
   double sample_seconds = 0.0;  // acceptance and sampling
 };
+
+// A saved request as it came back.
+struct ResumedRequest {
+  RequestId id = 0;
+  Request request;                 // as submitted; its constraint is the new one
+  std::vector<int32_t> generated;  // tokens that were emitted before it was saved
+  std::string note;                // what Save was given
+};
+
+// Makes the constraint of a saved request anew; the engine then advances it by `generated`. Null: none.
+using ConstraintMaker = std::function<std::shared_ptr<TokenConstraint>(const ResumedRequest&)>;
 
 class Engine {
  public:
@@ -73,6 +98,14 @@ class Engine {
 
   // Admits, drafts, verifies, commits; gives the events. One thread owns it. Without work it returns nothing at once.
   virtual std::vector<Event> Step() = 0;
+  // Writes all that the request needs to go on (tokens, parameters, target and draft KV, drafter state) to a file, as a whole
+  // or not at all. Between steps, by the thread that steps; the request goes on here too. `note` is the front door's. kNotFound:
+  // no such request waits or runs; kIo: the file cannot be written.
+  virtual Status Save(RequestId id, const std::string& path, const std::string& note = "") = 0;
+  // Queues a saved request under a new id. What it generates is, bit for bit, what it would have generated without the break;
+  // events carry new tokens only. A file of another build, model, head or KV type, a damaged one, and one whose request cannot
+  // run here is refused with the reason. The pool and its page size may be others. By the thread that steps.
+  virtual Result<ResumedRequest> Resume(const std::string& path, const ConstraintMaker& make_constraint = nullptr) = 0;
   // No request is queued or running.
   virtual bool idle() const = 0;
 

@@ -41,6 +41,7 @@ struct RequestTimings {
   double prefill_seconds = 0.0;  // from the first launch to the first token
   double decode_seconds = 0.0;   // from the first token to the last
   int64_t prompt_tokens = 0;
+  int64_t cached_prompt_tokens = 0;  // of these, found in the prefix cache
   int64_t generated_tokens = 0;
 };
 

@@ -222,6 +222,12 @@ Status CheckPages(const ForwardMetadata& m, const LaunchShape& shape) {
       if (page >= static_cast<int64_t>(shape.page_owner.size())) {
         return Refuse(m, b, "block_table names page {} but only {} pages have an owner", page, shape.page_owner.size());
       }
+      if (shape.page_owner[page] == kSharedPageOwner) {
+        const int64_t before = m.kv_len[b] - QueryLength(m, b);
+        if ((i + 1) * m.page_size <= before) continue;
+        return Refuse(m, b, "page {} is shared and read-only, but tokens from {} on are written and it holds tokens {} to {}", page, before,
+                      i * m.page_size, (i + 1) * m.page_size - 1);
+      }
       if (shape.page_owner[page] != shape.sequence_owner[b]) {
         return Refuse(m, b, "page {} belongs to owner {} but the sequence may use pages of owner {}", page, shape.page_owner[page],
                       shape.sequence_owner[b]);

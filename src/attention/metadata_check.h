@@ -9,13 +9,17 @@
 
 namespace haast::attention {
 
+// Owner of a page that every sequence may read and none may write: full pages that several sequences begin with.
+inline constexpr int32_t kSharedPageOwner = -3;
+
 // What the launch really passes to the kernels.
 struct LaunchShape {
   int64_t q_rows = 0;      // rows of q
   int64_t kv_rows = 0;     // rows of the new k and v
   int64_t out_rows = 0;    // rows of out
   int64_t pool_slots = 0;  // token slots of the KV pool
-  // Owner of each page (any number; -1 = free), or empty where the caller does not track it. Checked in full mode.
+  // Owner of each page (any number; -1 = free, kSharedPageOwner = read-only), or empty where the caller does not track it. Checked in
+  // full mode.
   std::span<const int32_t> page_owner;
   std::span<const int32_t> sequence_owner;  // [B] the owner whose pages sequence b may use; empty with page_owner
 };

@@ -127,6 +127,8 @@ const Refusal kRefusals[] = {
      "tree_mask of row 3 is 0xf, which shows rows of two branches"},
     {"foreign page", CheckLevel::kFull, [](Launch& l) { l.page_owner[4] = 12; },
      "page 4 belongs to owner 12 but the sequence may use pages of owner 11 (sequence 1 of 3)"},
+    {"shared page written", CheckLevel::kFull, [](Launch& l) { l.page_owner[4] = kSharedPageOwner; },
+     "page 4 is shared and read-only, but tokens from 7 on are written and it holds tokens 4 to 7 (sequence 1 of 3)"},
     {"free page", CheckLevel::kFull, [](Launch& l) { l.page_owner[1] = -1; }, "page 1 belongs to owner -1"},
     {"owners too few", CheckLevel::kFull, [](Launch& l) { l.shape.page_owner = l.shape.page_owner.first(7); },
      "block_table names page 7 but only 7 pages have an owner"},
@@ -137,6 +139,9 @@ const Refusal kRefusals[] = {
 TEST(CheckLaunch, AcceptsTheLaunch) {
   EXPECT_EQ(Launch().Error(CheckLevel::kLaunch), "");
   EXPECT_EQ(Launch().Error(CheckLevel::kFull), "");
+  Launch shared;
+  shared.page_owner[1] = shared.page_owner[3] = kSharedPageOwner;
+  EXPECT_EQ(shared.Error(CheckLevel::kFull), "") << "full pages before the rows of the launch may be anybody's";
 }
 
 TEST(CheckLaunch, EveryInvariantHasANumberedRefusal) {

@@ -20,7 +20,7 @@ double DecodeTokensPerSecond(const RequestTimings& timings) {
 
 double PrefillTokensPerSecond(const RequestTimings& timings) {
   if (timings.prefill_seconds <= 0.0) return 0.0;
-  return static_cast<double>(timings.prompt_tokens) / timings.prefill_seconds;
+  return static_cast<double>(timings.prompt_tokens - timings.cached_prompt_tokens) / timings.prefill_seconds;
 }
 
 std::vector<double> PositionAcceptance(const SpeculationStats& stats) {
@@ -33,8 +33,9 @@ std::vector<double> PositionAcceptance(const SpeculationStats& stats) {
 
 std::string StatisticsLine(const Answer& answer) {
   const RequestTimings& timings = answer.timings;
-  std::string line = fmt::format("{} tokens, {:.1f} tokens/s; prompt {} tokens, {:.1f} tokens/s", timings.generated_tokens,
-                                 DecodeTokensPerSecond(timings), timings.prompt_tokens, PrefillTokensPerSecond(timings));
+  const std::string cached = timings.cached_prompt_tokens > 0 ? fmt::format(" ({} cached)", timings.cached_prompt_tokens) : "";
+  std::string line = fmt::format("{} tokens, {:.1f} tokens/s; prompt {} tokens{}, {:.1f} tokens/s", timings.generated_tokens,
+                                 DecodeTokensPerSecond(timings), timings.prompt_tokens, cached, PrefillTokensPerSecond(timings));
   const SpeculationStats& stats = answer.speculation;
   if (stats.rounds > 0) {
     line += fmt::format("; tau {:.2f} over {} rounds, accepted", stats.tau(), stats.rounds);

@@ -137,6 +137,7 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
                paths.model);
   }
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
+  options.prefix_cache = false;  // prompts are run again and again and must be computed each time
   Json json = Json::object();
   std::string text;
   if (!flags.no_steps) {

@@ -106,6 +106,9 @@ TEST_F(FlagsTest, AllValuesArrive) {
   EXPECT_EQ(options.kv_tokens, 200);
   EXPECT_EQ(options.backend, "ref");
   EXPECT_EQ(options.prefill_chunk, 9);
+  EXPECT_TRUE(options.prefix_cache);
+  model_.no_prefix_cache = true;
+  EXPECT_FALSE(ToEngineOptions(model_, "m.gguf", "h").prefix_cache);
   EXPECT_EQ(options.draft_quantisation, "q8_0");
   ModelInfo head;
   head.architecture = "eagle3";

@@ -166,7 +166,9 @@ Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
   HAAST_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags, streams));
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
-  HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(ToEngineOptions(flags.model, paths.model, paths.draft), streams.err));
+  EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
+  options.prefix_cache &= !flags.compare;  // each run computes the prompt
+  HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(options, streams.err));
   HAAST_ASSIGN_OR_RETURN(const TextRequest request, MakeRequest(*generator, flags, prompt));
   if (flags.compare && request.speculation.algorithm == SpeculativeAlgorithm::kNone) {
     return Err(ErrorCode::kInvalidArgument, "--compare needs a head for {}: give --draft HEAD", paths.model);

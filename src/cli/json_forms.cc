@@ -29,6 +29,7 @@ Json TimingsJson(const RequestTimings& timings, double load_seconds) {
           {"prefill_seconds", timings.prefill_seconds},
           {"decode_seconds", timings.decode_seconds},
           {"prompt_tokens", timings.prompt_tokens},
+          {"cached_prompt_tokens", timings.cached_prompt_tokens},
           {"generated_tokens", timings.generated_tokens},
           {"prefill_tokens_per_second", PrefillTokensPerSecond(timings)},
           {"tokens_per_second", DecodeTokensPerSecond(timings)}};

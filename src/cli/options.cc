@@ -31,6 +31,7 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
       ->transform(WholeNumber(0, int64_t{1} << 40))
       ->group(model);
   app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")->transform(WholeNumber(1, 1 << 20))->group(model);
+  app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt anew")->group(model);
   app.add_option("--draft", flags.draft,
                  "EAGLE head folder (EAGLE-1, 2, 3 or 3.1); default: the shipped head with the default model, else none")
       ->type_name("PATH")
@@ -109,6 +110,7 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   options.kv_tokens = flags.kv_tokens;
   options.max_context = flags.context;
   options.prefill_chunk = flags.prefill_chunk;
+  options.prefix_cache = !flags.no_prefix_cache;
   return options;
 }
 

@@ -29,6 +29,7 @@ struct ModelFlags {
   int64_t kv_tokens = 0;
   std::string backend = "cpu";
   int prefill_chunk = 512;
+  bool no_prefix_cache = false;
 };
 
 struct SamplingFlags {

@@ -169,6 +169,7 @@ class Bench {
 Result<BenchReport> RunBench(const EngineOptions& options, const BenchOptions& bench_options,
                              const std::function<void(const std::string&)>& progress) {
   EngineOptions resolved = options;
+  resolved.prefix_cache = false;  // the same prompt again and again must be computed each time
   if (progress) progress("loading " + options.model);
   HAAST_ASSIGN_OR_RETURN(engine::LoadedModels models, engine::LoadModels(&resolved));
   HAAST_RETURN_IF_ERROR(engine::CheckBenchOptions(resolved, bench_options, models));

@@ -11,7 +11,12 @@
 namespace haast::engine {
 
 EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
-    : options_(std::move(options)), models_(std::move(models)), drafters_(MakeDrafters(models_)), sampler_(models_.target->logits_width()) {
+    : options_(std::move(options)),
+      models_(std::move(models)),
+      drafters_(MakeDrafters(models_)),
+      prefix_(options_.prefix_cache ? std::make_unique<kv::PrefixCache>(models_.pages.get()) : nullptr),
+      swap_(options_.swap_directory, options_.swap_bytes),
+      sampler_(models_.target->logits_width()) {
   for (const auto& drafter : drafters_) {
     if (drafter) stats_.drafters.push_back({.name = drafter->name()});
   }
@@ -43,41 +48,16 @@ void EngineImpl::TakeInbox(std::vector<Event>* events) {
   RemoveFinished();
 }
 
-void EngineImpl::Admit() {
-  std::vector<int64_t> pages;
-  pages.reserve(waiting_.size());
-  for (const auto& sequence : waiting_) pages.push_back(PagesNeeded(sequence->request));
-  const int count = CountAdmissions(pages, static_cast<int>(running_.size()), options_.max_batch, models_.pages->num_free());
-  for (int i = 0; i < count; ++i) {
-    std::unique_ptr<Sequence> sequence = std::move(waiting_.front());
-    waiting_.pop_front();
-    sequence->kv = kv::KvSeq(next_owner_);
-    next_owner_ = (next_owner_ + 1) & 0x7fffffff;
-    const bool reserved = sequence->kv.Reserve(pages[i] * models_.pages->page_size(), models_.pages.get());
-    HAAST_CHECK(reserved) << pages[i] << " pages, " << models_.pages->num_free() << " free";
-    sequence->started = base::NowSeconds();
-    running_.push_back(std::move(sequence));
-  }
-}
-
-// The shape of the sequence's next round: what the request asks for, within the tokens it may still generate, the context
-// and the KV pages that can be had.
-spec::TreeShape EngineImpl::RoomFor(Sequence* sequence) const {
-  spec::TreeShape shape = ShapeOf(sequence->request.speculation);
-  if (sequence->request.speculation.automatic) shape = {sequence->planned_depth, sequence->planned_depth, 1};
-  const int64_t tokens = static_cast<int64_t>(sequence->tokens.size());
-  const int64_t context_left = options_.max_context - tokens;
-  shape.depth = CountDrafts(shape.depth, sequence->remaining(), context_left);
-  shape.num_tokens = shape.depth == 0 ? 0 : static_cast<int>(std::min<int64_t>(shape.num_tokens, context_left));
+// The shape of the sequence's next round: what the request asks for, within the tokens it may still generate and the context.
+spec::TreeShape EngineImpl::WantedShape(const Sequence& sequence) {
+  spec::Drafter* drafter = DrafterOf(sequence);
+  if (drafter == nullptr || !StatsOf(*drafter)->disabled.empty()) return {};
+  spec::TreeShape shape = ShapeOf(sequence.request.speculation);
+  if (sequence.request.speculation.automatic) shape = {sequence.planned_depth, sequence.planned_depth, 1};
+  const int64_t context_left = options_.max_context - static_cast<int64_t>(sequence.tokens.size());
+  shape.depth = CountDrafts(shape.depth, sequence.remaining(), context_left);
   if (shape.top_k == 1) shape.num_tokens = std::min(shape.num_tokens, shape.depth);
-  // Rows of a tree, verified or expanded by a head, take slots after the newest token's.
-  const int64_t rows = shape.top_k == 1 ? shape.num_tokens : std::max<int64_t>(shape.num_tokens, shape.top_k * (shape.depth - 1));
-  if (!sequence->kv.Reserve(tokens + std::min(rows, context_left), models_.pages.get())) {
-    shape.num_tokens = shape.depth = CountDrafts(1, sequence->remaining(), context_left);
-    shape.top_k = 1;
-    if (!sequence->kv.Reserve(tokens + shape.num_tokens, models_.pages.get())) shape.num_tokens = 0;
-  }
-  return shape;
+  return FitShape(shape, context_left);
 }
 
 // Fills the draft tree of every decoding request that speculates, one drafter after the other.
@@ -85,12 +65,9 @@ Status EngineImpl::Propose() {
   std::array<std::vector<spec::ProposeItem>, kNumSpeculativeAlgorithms> items;
   for (const auto& sequence : running_) {
     sequence->tree.Clear();
-    spec::Drafter* drafter = DrafterOf(*sequence);
-    if (drafter == nullptr || sequence->pending() != 1 || !StatsOf(*drafter)->disabled.empty()) continue;
-    const spec::TreeShape shape = RoomFor(sequence.get());
-    if (shape.num_tokens == 0) continue;
+    if (sequence->shape.num_tokens == 0) continue;
     items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back(
-        {&sequence->draft, &sequence->kv, sequence->tokens, &sequence->request.sampling, shape, &sequence->tree});
+        {&sequence->draft, &sequence->kv, sequence->tokens, &sequence->request.sampling, sequence->shape, &sequence->tree});
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;
@@ -310,6 +287,7 @@ void EngineImpl::Finish(Sequence* sequence, FinishReason reason, Event* event) {
   event->finish = reason;
   event->speculation = sequence->stats;
   event->timings.prompt_tokens = static_cast<int64_t>(sequence->request.prompt.size());
+  event->timings.cached_prompt_tokens = sequence->cached_prompt_tokens;
   event->timings.generated_tokens = sequence->generated();
   const double started = sequence->started > 0.0 ? sequence->started : now;
   const double first_token = sequence->first_token > 0.0 ? sequence->first_token : now;
@@ -317,7 +295,9 @@ void EngineImpl::Finish(Sequence* sequence, FinishReason reason, Event* event) {
   event->timings.prefill_seconds = first_token - started;
   event->timings.decode_seconds = now - first_token;
   if (spec::Drafter* drafter = DrafterOf(*sequence)) drafter->Finish(&sequence->draft, sequence->tokens);
+  if (reason != FinishReason::kError) CachePages(sequence);
   sequence->kv.Release(models_.pages.get());
+  sequence->swapped.reset();
   sequence->id = 0;  // RemoveFinished drops it
   unfinished_.fetch_sub(1);
 }
@@ -347,6 +327,7 @@ std::vector<Event> EngineImpl::Step() {
   ++stats_.steps;
 
   Status status = MeasureCosts();
+  ReservePages();
   const double t0 = base::NowSeconds();
   if (status) status = Propose();
   const double t1 = base::NowSeconds();
@@ -373,6 +354,7 @@ std::vector<Event> EngineImpl::Step() {
   status = Observe();
   if (!status) FailStep(status.error(), &events);
   RemoveFinished();
+  for (const auto& sequence : running_) CachePages(sequence.get());
   const double t4 = base::NowSeconds();
   stats_.draft_seconds += (t1 - t0) + (t4 - t3);
   stats_.target_seconds += t2 - t1;
@@ -391,17 +373,10 @@ EngineStats EngineImpl::stats() const {
   stats.running = static_cast<int64_t>(running_.size());
   stats.waiting = static_cast<int64_t>(waiting_.size());
   stats.free_pages = models_.pages->num_free();
+  stats.cached_pages = models_.pages->num_cached();
   stats.total_pages = models_.pages->num_pages() - 1;
+  stats.prefix_evictions = prefix_ ? prefix_->num_evictions() : 0;
   return stats;
-}
-
-Status EngineImpl::CheckInvariants() const {
-  HAAST_RETURN_IF_ERROR(models_.pages->CheckAccounting());
-  if (running_.empty() && models_.pages->num_free() != models_.pages->num_pages() - 1) {
-    return Err(ErrorCode::kOutOfMemory, "nothing runs, but {} of {} pages are free", models_.pages->num_free(),
-               models_.pages->num_pages() - 1);
-  }
-  return {};
 }
 
 }  // namespace haast::engine

@@ -3,16 +3,20 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "engine/draft_health.h"
 #include "engine/drafters.h"
+#include "engine/kv_state.h"
 #include "engine/loaded_models.h"
 #include "engine/sequence.h"
+#include "engine/session_file.h"
 #include "engine/step_costs.h"
 #include "haast/engine.h"
+#include "kv/prefix_cache.h"
 #include "sampling/sampler.h"
 
 namespace haast::engine {
@@ -24,6 +28,8 @@ class EngineImpl final : public Engine {
   Result<RequestId> Submit(Request request) override;
   void Cancel(RequestId id) override;
   std::vector<Event> Step() override;
+  Status Save(RequestId id, const std::string& path, const std::string& note) override;
+  Result<ResumedRequest> Resume(const std::string& path, const ConstraintMaker& make_constraint) override;
   bool idle() const override { return unfinished_.load() == 0; }
 
   const EngineOptions& options() const override { return options_; }
@@ -33,7 +39,7 @@ class EngineImpl final : public Engine {
   int64_t target_bytes_per_pass() const override { return models_.target->bytes_per_pass(); }
   int64_t draft_bytes_per_pass() const override { return models_.draft ? models_.draft->bytes_per_pass() : 0; }
 
-  // Page accounting and, when idle, that every page is free: for tests.
+  // Page accounting, counted again from what the requests hold, and the prefix cache: for tests.
   Status CheckInvariants() const;
 
  private:
@@ -47,14 +53,13 @@ class EngineImpl final : public Engine {
   };
 
   Status CheckRequest(const Request& request) const;
-  int64_t PagesNeeded(const Request& request) const;
+  int64_t MostTokens(const Request& request) const;
   void TakeInbox(std::vector<Event>* events);
-  void Admit();
   Status Propose();
   Status MeasureCosts();
   void PlanDepths();
   spec::Drafter* DrafterOf(const Sequence& sequence) const;  // null where it does not speculate
-  spec::TreeShape RoomFor(Sequence* sequence) const;
+  spec::TreeShape WantedShape(const Sequence& sequence);
   Status RunTarget();
   void Accept(Share* share, Event* event);
   void CommitRows(const Share& share);
@@ -66,16 +71,42 @@ class EngineImpl final : public Engine {
   void FailStep(const Error& error, std::vector<Event>* events);
   void RemoveFinished();
 
+  // Pages (paging.cc). Requests run and wait in order of arrival: who runs came before who waits.
+  void Admit();
+  bool Start(Sequence* sequence);
+  void ReservePages();
+  bool Grow(Sequence* sequence, int64_t tokens);
+  bool MakeRoom(int64_t pages) { return prefix_ ? prefix_->MakeRoom(pages) : pages <= models_.pages->num_free(); }
+  bool TakeBackSurplus();
+  void Preempt();
+  bool Keep(std::vector<uint8_t> state, Sequence* sequence);
+  bool CanPack(const Sequence& sequence) const;
+  bool SwapOut(Sequence* sequence);
+  bool SwapIn(Sequence* sequence);
+  void CachePages(Sequence* sequence);
+  // Which drafter's entries the pages of a sequence hold beside the target's; 0: none. Pages are shared within one kind.
+  int DraftKind(const Sequence& sequence) const;
+  SequenceCaches CachesOf(const Sequence& sequence) const;
+
+  // Saved requests (sessions.cc).
+  Result<Session> ToSession(const Sequence& sequence);
+  Result<std::unique_ptr<Sequence>> FromSession(Session* session, const std::string& path);
+  SessionOrigin OriginOf(const Request& request);
+  uint64_t FingerprintOf(const io::ModelFile& file);
+
   EngineOptions options_;
   LoadedModels models_;
   Drafters drafters_;
   std::array<DraftHealth, kNumSpeculativeAlgorithms> health_;
   StepCosts costs_;                                                             // empty until a request speculates automatically
   std::array<spec::AcceptanceEstimate, kNumSpeculativeAlgorithms> acceptance_;  // over all requests
+  std::unique_ptr<kv::PrefixCache> prefix_;                                     // null: off
+  SwapSpace swap_;
   sampling::SamplerScratch sampler_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
   int32_t next_owner_ = 0;
+  std::map<const io::ModelFile*, uint64_t> fingerprints_;  // of files that a session needed
   EngineStats stats_;
 
   // Arrays of one step, kept for their memory.

@@ -1,6 +1,7 @@
 #include "engine/loaded_models.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/format.h"
 #include "exec/ops_choice.h"
@@ -37,6 +38,7 @@ Status ResolveOptions(const io::ModelConfig& config, EngineOptions* options) {
   HAAST_RETURN_IF_ERROR(CheckRange("max_batch", options->max_batch, 1, 1024));
   HAAST_RETURN_IF_ERROR(CheckRange("prefill_chunk", options->prefill_chunk, 1, 65536));
   HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("max_context", options->max_context, 0, config.max_context));
+  HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("swap_bytes", options->swap_bytes, 0, std::numeric_limits<int64_t>::max()));
   HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("kv_tokens", options->kv_tokens, 0, int64_t{1} << 31));
   HAAST_RETURN_IF_ERROR(CheckRange("acceptance_floor", options->acceptance_floor, 0.0, 1.0));
   if (options->threads == 0) options->threads = base::UsableCpus();
@@ -161,6 +163,13 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
     runner.max_logit_rows = options->max_batch;
     HAAST_ASSIGN_OR_RETURN(models.draft_model_runner,
                            exec::Runner::Create(*models.draft_model, *models.ops, *models.pool, *models.pages, runner));
+  }
+  if (options->swap_bytes == 0) {
+    int64_t slot_bytes = 0;
+    for (const auto* each : {&models.target_runner, &models.draft_runner, &models.draft_model_runner}) {
+      if (*each) slot_bytes += (*each)->cache().bytes_per_slot();
+    }
+    options->swap_bytes = models.pages->num_slots() * slot_bytes;
   }
   return models;
 }

@@ -4,14 +4,17 @@
 
 namespace haast::engine {
 
-int CountAdmissions(std::span<const int64_t> pages_needed, int running, int max_batch, int64_t free_pages) {
-  int count = 0;
-  for (int64_t pages : pages_needed) {
-    if (running + count >= max_batch || pages > free_pages) break;
-    free_pages -= pages;
-    ++count;
-  }
-  return count;
+int64_t TokensToStart(int64_t tokens, int64_t draft_rows, int64_t most) { return std::min(tokens + 1 + draft_rows, most); }
+
+int64_t DraftRows(const spec::TreeShape& shape) {
+  if (shape.top_k == 1 || shape.depth == 0) return shape.num_tokens;
+  return std::max<int64_t>(shape.num_tokens, int64_t{shape.top_k} * (shape.depth - 1));
+}
+
+spec::TreeShape FitShape(const spec::TreeShape& shape, int64_t room) {
+  if (shape.depth > 0 && DraftRows(shape) <= room) return shape;
+  const int chain = static_cast<int>(std::clamp<int64_t>(room, 0, std::min(shape.depth, shape.num_tokens)));
+  return {.num_tokens = chain, .depth = chain, .top_k = 1};
 }
 
 std::vector<int64_t> AssignRows(std::span<const int64_t> pending, int64_t prefill_rows) {

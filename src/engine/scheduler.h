@@ -5,11 +5,21 @@
 #include <span>
 #include <vector>
 
+#include "spec/draft_tree.h"
+
 namespace haast::engine {
 
-// How many of the waiting requests (in order of arrival; pages each may need in all) start now. None overtakes another: the
-// first that does not fit ends the list, so a large request is never starved by small ones.
-int CountAdmissions(std::span<const int64_t> pages_needed, int running, int max_batch, int64_t free_pages);
+// Tokens whose pages must be there when a request starts that has `tokens` tokens and never more than `most`: those, the one
+// that prefill samples and the rows of a round. Later ones are found as they come.
+int64_t TokensToStart(int64_t tokens, int64_t draft_rows, int64_t most);
+
+// KV entries after the newest token's that a round of this shape writes: drafts that are verified, or nodes of a tree that a
+// drafter expands.
+int64_t DraftRows(const spec::TreeShape& shape);
+
+// The shape where there is room for `room` such entries: a tree that does not fit becomes a chain, a chain shorter. No room:
+// num_tokens and depth are 0.
+spec::TreeShape FitShape(const spec::TreeShape& shape, int64_t room);
 
 // Rows of each running request (in order of arrival): all of them where one is pending (decoding); of the others as many
 // prompt rows as `prefill_rows` leaves, in order.

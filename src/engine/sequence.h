@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "engine/swap_space.h"
 #include "haast/event.h"
 #include "haast/request.h"
 #include "kv/kv_seq.h"
@@ -13,7 +15,7 @@
 namespace haast::engine {
 
 // Invariant between steps: tokens.size() > kv.length(). The tokens from kv.length() on have no KV yet: a prompt being
-// prefilled, or the one newest token of a decoding request.
+// prefilled, or the one newest token of a decoding request. A waiting request holds no pages.
 struct Sequence {
   RequestId id = 0;
   Request request;
@@ -23,7 +25,12 @@ struct Sequence {
   spec::DraftTree tree;  // drafts of the round in flight
   spec::AcceptanceEstimate acceptance;
   spec::ProbeClock probe;
-  int planned_depth = 0;  // of the next round, where speculation is automatic
+  int planned_depth = 0;                      // of the next round, where speculation is automatic
+  spec::TreeShape shape;                      // of the next round, within its pages
+  std::unique_ptr<SwapSpace::Entry> swapped;  // KV and drafter state of a waiting request; null: it is computed again
+  int64_t swapped_length = 0;                 // tokens of it whose target and draft KV are both there
+  int64_t cached_prompt_tokens = 0;
+  int64_t listed_pages = 0;  // of its pages, how many the prefix cache has seen
   SpeculationStats stats;
   double submitted = 0.0;  // seconds on the monotonic clock
   double started = 0.0;

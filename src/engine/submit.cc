@@ -20,11 +20,6 @@ constexpr int kMaxLogprobs = 20;
 
 }  // namespace
 
-int64_t EngineImpl::PagesNeeded(const Request& request) const {
-  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
-  return kv::PagesFor(prompt + std::min(request.max_tokens, options_.max_context - prompt), options_.page_size);
-}
-
 Status EngineImpl::CheckRequest(const Request& request) const {
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   auto invalid = [](std::string message) { return MakeError(ErrorCode::kInvalidArgument, std::move(message)); };
@@ -52,7 +47,7 @@ Status EngineImpl::CheckRequest(const Request& request) const {
                                  SpeculativeAlgorithmName(algorithm), MissingFor(algorithm)));
     }
   }
-  const int64_t pages = PagesNeeded(request);
+  const int64_t pages = kv::PagesFor(MostTokens(request), options_.page_size);
   const int64_t total = models_.pages->num_pages() - 1;
   if (pages > total) {
     return invalid(fmt::format("the request needs {} KV pages of {} tokens, but the pool has {}; lower max_tokens or enlarge the pool",

@@ -21,6 +21,9 @@ class KvCache {
   DType dtype() const { return dtype_; }
   void* k(int layer) { return k_[layer].data(); }
   void* v(int layer) { return v_[layer].data(); }
+  const void* k(int layer) const { return k_[layer].data(); }
+  const void* v(int layer) const { return v_[layer].data(); }
+  int64_t row_bytes() const { return row_bytes_; }            // one slot of K of one layer
   int64_t bytes_per_slot() const { return bytes_per_slot_; }  // K and V, all layers
   // Copies the K and V of `src_slots` to `dst_slots` in every layer (tree commit).
   void Move(const std::vector<int32_t>& src_slots, const std::vector<int32_t>& dst_slots);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kv/page_pool.h"
 
 namespace haast::kv {
 
+// Shared pages come first and are full of committed tokens: what a launch writes lies behind them.
 class KvSeq {
  public:
   KvSeq() = default;
@@ -20,11 +22,16 @@ class KvSeq {
 
   // Makes room for `tokens` tokens in all; false (and nothing changed) where the pool has too few pages.
   bool Reserve(int64_t tokens, PagePool* pool);
+  // A sequence without pages begins with shared ones, full of committed tokens; with `with_draft` their draft entries are
+  // valid too.
+  void Adopt(std::span<const int32_t> shared_pages, bool with_draft, PagePool* pool);
+  // The i-th page makes way for a shared one of the same contents.
+  void Replace(size_t index, int32_t shared_page, PagePool* pool);
   // Target KV is now valid for `length` tokens (grows after a launch, shrinks by truncation); within the reservation.
   void Commit(int64_t length, int page_size);
   void CommitDraft(int64_t length, int page_size);
-  // Gives back pages beyond the committed tokens and draft entries.
-  void ReleaseSurplus(PagePool* pool);
+  // Gives back pages beyond the committed tokens and draft entries, and beyond the first `tokens` tokens.
+  void ReleaseSurplus(int64_t tokens, PagePool* pool);
   // Gives back all pages and forgets every token; harmless where none are held.
   void Release(PagePool* pool);
 

@@ -15,6 +15,8 @@ class PagePoolTestPeer {
  public:
   static std::vector<int32_t>& FreeList(PagePool& pool) { return pool.free_; }
   static std::vector<int32_t>& Owners(PagePool& pool) { return pool.owner_; }
+  static std::vector<int32_t>& Holders(PagePool& pool) { return pool.holders_; }
+  static int& NumCached(PagePool& pool) { return pool.num_cached_; }
 };
 
 namespace {
@@ -99,14 +101,74 @@ std::string AccountingError(const std::function<void(std::vector<int32_t>& free,
 
 TEST(PagePool, AccountingNoticesDamage) {
   EXPECT_THAT(AccountingError([](auto& free, auto&) { free.pop_back(); }),
-              HasSubstr("1 pages on the free list but 2 free + 2 held + 1 reserved of 5"));
+              HasSubstr("1 pages on the free list and 0 counted as cached, but 2 free + 0 cached + 2 held + 1 reserved of 5"));
   EXPECT_THAT(AccountingError([](auto& free, auto&) { free.back() = free.front(); }), HasSubstr("page 4 is on the free list twice"));
   EXPECT_THAT(AccountingError([](auto& free, auto&) { free.back() = 1; }), HasSubstr("page 1 is on the free list but belongs to 3"));
   EXPECT_THAT(AccountingError([](auto& free, auto&) { free.back() = 0; }), HasSubstr("page 0 on the free list of a pool of 5"));
   EXPECT_THAT(AccountingError([](auto& free, auto&) { free.back() = 5; }), HasSubstr("page 5 on the free list of a pool of 5"));
-  EXPECT_THAT(AccountingError([](auto&, auto& owners) { owners[0] = -1; }), HasSubstr("page 0 has owner -1 and 0 pages are reserved"));
-  EXPECT_THAT(AccountingError([](auto&, auto& owners) { owners[2] = -2; }), HasSubstr("2 pages are reserved; expected -2 and 1"));
-  EXPECT_THAT(AccountingError([](auto&, auto& owners) { owners[2] = -1; }), HasSubstr("2 pages on the free list but 3 free"));
+  EXPECT_THAT(AccountingError([](auto&, auto& owners) { owners[0] = -1; }),
+              HasSubstr("page 0 has owner -1 and 0 pages are reserved; expected -2 and 1"));
+  EXPECT_THAT(AccountingError([](auto&, auto& owners) { owners[2] = -2; }), HasSubstr("page 2 belongs to -2 but has 1 holders"));
+  EXPECT_THAT(AccountingError([](auto&, auto& owners) { owners[2] = -1; }),
+              HasSubstr("page 2 belongs to -1 but has 1 holders and is not listed"));
+  EXPECT_THAT(AccountingError([](auto&, auto& owners) { owners[3] = -2; }), HasSubstr("2 pages are reserved; expected -2 and 1"));
+}
+
+TEST(PagePool, AccountingNoticesDamagedSharing) {
+  const auto error = [](const std::function<void(PagePool & pool)>& damage) {
+    PagePool pool(5, 4);
+    std::vector<int32_t> pages;
+    EXPECT_TRUE(pool.Allocate(2, 3, &pages));
+    pool.List(pages[0], 3);
+    pool.List(pages[1], 3);
+    pool.Free(std::span(pages).first(1), 3);
+    EXPECT_TRUE(pool.CheckAccounting());
+    damage(pool);
+    const Status status = pool.CheckAccounting();
+    return status ? "" : status.error().message;
+  };
+  EXPECT_THAT(error([](PagePool& pool) { PagePoolTestPeer::Holders(pool)[2] = -1; }), HasSubstr("page 2 belongs to -3 but has -1 holders"));
+  EXPECT_THAT(error([](PagePool& pool) { PagePoolTestPeer::Owners(pool)[2] = 3; }),
+              HasSubstr("page 2 belongs to 3 but has 1 holders and is listed"));
+  EXPECT_THAT(error([](PagePool& pool) { PagePoolTestPeer::NumCached(pool) = 2; }),
+              HasSubstr("2 pages on the free list and 2 counted as cached, but 2 free + 1 cached + 1 held"));
+}
+
+TEST(PagePool, SharedPagesAreFreeWhenNobodyHoldsOrListsThem) {
+  PagePool pool(4, 16);
+  std::vector<int32_t> pages;
+  ASSERT_TRUE(pool.Allocate(1, 7, &pages));
+  const int32_t page = pages[0];
+  pool.List(page, 7);
+  EXPECT_EQ(pool.owners()[page], kSharedPage);
+  pool.Hold(page);
+  EXPECT_EQ(pool.holders(page), 2);
+  pool.Free(pages, 7);
+  pool.Free(pages, 8);
+  EXPECT_EQ(pool.num_cached(), 1);
+  EXPECT_EQ(pool.num_held(), 0);
+  EXPECT_EQ(pool.num_free(), 2);
+  pool.Hold(page);
+  EXPECT_EQ(pool.num_cached(), 0);
+  pool.Unlist(page);
+  EXPECT_EQ(pool.num_free(), 2) << "who holds it keeps it";
+  pool.Free(pages, 9);
+  EXPECT_EQ(pool.num_free(), 3);
+  EXPECT_TRUE(pool.CheckAccounting());
+}
+
+TEST(PagePoolDeathTest, BugsWithSharedPages) {
+  PagePool pool(4, 16);
+  std::vector<int32_t> pages;
+  ASSERT_TRUE(pool.Allocate(2, 7, &pages));
+  EXPECT_DEATH(pool.Hold(1), "page 1 of 4 is not shared");
+  EXPECT_DEATH(pool.Unlist(1), "page 1 of 4 is not shared");
+  EXPECT_DEATH(pool.List(3, 7), "page 3 belongs to -1, listed by 7");
+  EXPECT_DEATH(pool.List(1, 8), "page 1 belongs to 7, listed by 8");
+  pool.List(1, 7);
+  EXPECT_DEATH(pool.List(1, 7), "listed twice");
+  pool.Free(std::span(pages).first(1), 7);
+  EXPECT_DEATH(pool.Free(std::span(pages).first(1), 7), "page 1 belongs to -3, freed by 7");
 }
 
 // Random allocations and frees against a map from page to owner.
@@ -193,14 +255,42 @@ TEST(KvSeq, ReleaseSurplusKeepsWhatIsCommitted) {
   KvSeq seq(1);
   ASSERT_TRUE(seq.Reserve(100, &pool));
   seq.Commit(33, 16);
-  seq.ReleaseSurplus(&pool);
+  seq.ReleaseSurplus(0, &pool);
   EXPECT_EQ(seq.pages().size(), 3u);
   EXPECT_EQ(pool.num_free(), 6);
-  seq.ReleaseSurplus(&pool);
+  seq.ReleaseSurplus(0, &pool);
   EXPECT_EQ(pool.num_free(), 6);
+  ASSERT_TRUE(seq.Reserve(100, &pool));
+  seq.ReleaseSurplus(50, &pool);
+  EXPECT_EQ(seq.pages().size(), 4u) << "pages for 50 tokens";
+  seq.ReleaseSurplus(200, &pool);
+  EXPECT_EQ(seq.pages().size(), 4u);
   seq.Commit(0, 16);
-  seq.ReleaseSurplus(&pool);
+  seq.ReleaseSurplus(0, &pool);
   EXPECT_EQ(pool.num_free(), 9);
+}
+
+TEST(KvSeq, BeginsWithSharedPages) {
+  PagePool pool(6, 16);
+  KvSeq first(1);
+  ASSERT_TRUE(first.Reserve(48, &pool));
+  for (const int32_t page : {first.pages()[0], first.pages()[1]}) pool.List(page, 1);
+  KvSeq second(2), plain(3);
+  second.Adopt(std::span(first.pages()).first(2), true, &pool);
+  plain.Adopt(std::span(first.pages()).first(1), false, &pool);
+  EXPECT_EQ(second.length(), 32);
+  EXPECT_EQ(second.draft_length(), 32);
+  EXPECT_EQ(plain.length(), 16);
+  EXPECT_EQ(plain.draft_length(), 0);
+  ASSERT_TRUE(plain.Reserve(33, &pool));
+  EXPECT_EQ(pool.num_free(), 0);
+  plain.Replace(1, first.pages()[1], &pool);
+  EXPECT_EQ(plain.pages()[1], first.pages()[1]);
+  EXPECT_EQ(pool.num_free(), 1);
+  for (KvSeq* seq : {&first, &second, &plain}) seq->Release(&pool);
+  EXPECT_EQ(pool.num_free() + pool.num_cached(), 5);
+  EXPECT_EQ(pool.num_cached(), 2);
+  EXPECT_TRUE(pool.CheckAccounting());
 }
 
 // The over-allocated tail of a round goes back too, and a second release gives nothing twice. Page 64 is the size at
@@ -245,7 +335,7 @@ TEST(KvSeq, RandomSequencesKeepTheInvariants) {
       }
       case 1: seq.Commit(static_cast<int64_t>(random() % (reserved + 1)), kPage); break;
       case 2: seq.CommitDraft(static_cast<int64_t>(random() % (seq.length() + 1)), kPage); break;
-      case 3: seq.ReleaseSurplus(&pool); break;
+      case 3: seq.ReleaseSurplus(0, &pool); break;
       case 4:
         if (random() % 4 == 0) seq.Release(&pool);
         break;

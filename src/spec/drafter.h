@@ -64,6 +64,11 @@ class Drafter {
   virtual bool needs_taps() const { return false; }
   virtual Status Propose(std::span<const ProposeItem> items) = 0;
   virtual Status Observe(std::span<const ObserveItem> items) = 0;
+  // Whether this drafter can go on with a state of a request with `length` committed tokens and `draft_length` draft entries. It
+  // may come from a file: nothing in it is certain.
+  virtual bool AcceptsState(const DraftState& state, int64_t length, int64_t draft_length) const {
+    return draft_length <= length && state.first.empty() && state.carried.empty() && state.waiting_taps.empty() && state.waiting_ids.empty();
+  }
   // The request has ended with `tokens`, its prompt first.
   virtual void Finish(DraftState* state, std::span<const int32_t> tokens) {
     static_cast<void>(state);

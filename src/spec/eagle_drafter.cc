@@ -126,6 +126,17 @@ bool EagleDrafter::MustRun(const ObserveItem& item) const {
   return waiting > 0 && (item.will_draft || waiting >= kWaitingRows);
 }
 
+bool EagleDrafter::AcceptsState(const DraftState& state, int64_t length, int64_t draft_length) const {
+  const int64_t waiting = static_cast<int64_t>(state.waiting_ids.size());
+  const auto in_vocabulary = [&](int32_t token) { return token >= 0 && token < head_.config().vocab_size; };
+  const bool tokens = std::all_of(state.waiting_ids.begin(), state.waiting_ids.end(), in_vocabulary) &&
+                      std::all_of(state.first.begin(), state.first.end(), [&](const Candidate& c) { return in_vocabulary(c.token); });
+  const bool carried =
+      static_cast<int64_t>(state.carried.size()) == head_.config().hidden_size || (state.carried.empty() && state.first.empty());
+  return tokens && carried && waiting < kWaitingRows && draft_length + waiting == length &&
+         static_cast<int64_t>(state.waiting_taps.size()) == waiting * head_.feature_width();
+}
+
 Status EagleDrafter::Observe(std::span<const ObserveItem> items) {
   BeginLaunch();
   for (const ObserveItem& item : items) {

@@ -24,6 +24,7 @@ class EagleDrafter final : public Drafter {
   bool needs_taps() const override { return true; }
   Status Propose(std::span<const ProposeItem> items) override;
   Status Observe(std::span<const ObserveItem> items) override;
+  bool AcceptsState(const DraftState& state, int64_t length, int64_t draft_length) const override;
 
  private:
   // The tree of one item while it grows.

@@ -17,7 +17,7 @@ struct Answer {
   std::vector<Event> events;
 };
 
-// Submits all, steps until idle. After every step the engine's page accounting must hold; at the end every page is free.
+// Submits all, steps until idle. After every step the engine's page accounting must hold.
 std::vector<Answer> RunRequests(Engine& engine, const std::vector<Request>& requests);
 
 // The same with the i-th request submitted after `delays[i]` steps.
