@@ -303,14 +303,27 @@ TEST_F(PagingTest, CachedPagesMakeRoomBeforeAnyoneIsPreempted) {
   EXPECT_LE(engine->stats().cached_pages, 16);
 }
 
-// Everything at once: few prefixes, all page sizes and modes, small pools, random arrivals and cancels.
+// Any drafter, chain or tree.
+SpeculationParams RandomSpeculation(std::mt19937& random) {
+  SpeculationParams params;
+  params.algorithm =
+      std::vector<SpeculativeAlgorithm>{SpeculativeAlgorithm::kNone, SpeculativeAlgorithm::kEagle3, SpeculativeAlgorithm::kDraftModel,
+                                        SpeculativeAlgorithm::kNgram, SpeculativeAlgorithm::kSuffix}[random() % 5];
+  params.num_draft_tokens = 1 + static_cast<int>(random() % 12);
+  const bool tree = params.algorithm == SpeculativeAlgorithm::kEagle3 || params.algorithm == SpeculativeAlgorithm::kSuffix;
+  if (tree) params.top_k = 1 + static_cast<int>(random() % 4);
+  return params;
+}
+
+// Everything at once: few prefixes, all drafters, page sizes and modes, small pools, random arrivals.
 TEST_F(PagingTest, RandomMixesKeepEveryBit) {
   std::mt19937 random(9);
+  options_.draft_model = options_.model;
   std::vector<Request> requests;
   for (int i = 0; i < 24; ++i) {
-    Request request =
-        MakeRequest(8 + static_cast<int>(random() % 60), 4 + static_cast<int>(random() % 30), random() % 3, static_cast<int>(random() % 6));
+    Request request = MakeRequest(8 + static_cast<int>(random() % 60), 4 + static_cast<int>(random() % 30), random() % 3);
     request.sampling.seed = i;
+    request.speculation = RandomSpeculation(random);
     requests.push_back(request);
   }
   const std::vector<Answer> expected = Reference(requests);

@@ -67,7 +67,8 @@ class Drafter {
   // Whether this drafter can go on with a state of a request with `length` committed tokens and `draft_length` draft entries. It
   // may come from a file: nothing in it is certain.
   virtual bool AcceptsState(const DraftState& state, int64_t length, int64_t draft_length) const {
-    return draft_length <= length && state.first.empty() && state.carried.empty() && state.waiting_taps.empty() && state.waiting_ids.empty();
+    return draft_length <= length && state.first.empty() && state.carried.empty() && state.waiting_taps.empty() &&
+           state.waiting_ids.empty();
   }
   // The request has ended with `tokens`, its prompt first.
   virtual void Finish(DraftState* state, std::span<const int32_t> tokens) {
