@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "core": [],
     "kernels": [],
     "io": [],
-    "attention": ["kernels"],
+    "attention": ["kernels", "io/json.h"],
     "kv": [],
     "sampling": ["kernels"],
     "text": ["sampling/constraint.h"],

@@ -43,6 +43,9 @@ struct EngineOptions {
   // A head or draft model whose first drafts are accepted less often than this, in 256 rounds of all requests together, is no
   // longer used: it does not fit what it drafts for, and only costs time. 0: never.
   double acceptance_floor = 0.02;
+  // File that gets the metadata of every launch, target and head, one JSON line each (docs/check.md); empty: none. A path
+  // that cannot be opened is refused; a later failure ends the trace (EngineStats::trace_error), not the run.
+  std::string trace_metadata;
 };
 
 // One drafter's part in the speculation of all requests.
@@ -72,6 +75,8 @@ struct EngineStats {
   double draft_seconds = 0.0;   // draft decode and draft extend
   double target_seconds = 0.0;  // target launches
   double sample_seconds = 0.0;  // acceptance and sampling
+  int64_t traced_launches = 0;  // written to trace_metadata
+  std::string trace_error;      // why the trace ended early; empty: it did not
 };
 
 // A saved request as it came back.

@@ -16,6 +16,7 @@ class CheckDocs(unittest.TestCase):
             (root / "Makefile").write_text("run: build\nbuild:\n")
             (root / "src").mkdir()
             (root / "src" / "a.cc").write_text(files.get("source", ""))
+            (root / "src" / "engine_test.cc").write_text("TEST_F(Engine, Runs) {}\n")
             (root / "README.md").write_text(page)
             return list(check_docs.check(root))
 
@@ -28,6 +29,9 @@ class CheckDocs(unittest.TestCase):
 
     def test_missing_path(self):
         self.assertEqual(self.check("`src/b.cc`"), ["README.md:1: names src/b.cc, which does not exist"])
+
+    def test_missing_test(self):
+        self.assertEqual(self.check("`Engine.Runs` and `Engine.Flies`"), ["README.md:1: names the test Engine.Flies, which does not exist"])
 
     def test_missing_target(self):
         self.assertEqual(self.check("a\n```\nmake fly\n```\n"), ["README.md:3: make has no target fly"])

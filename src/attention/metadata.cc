@@ -1,5 +1,7 @@
 #include "attention/metadata.h"
 
+#include <algorithm>
+
 #ifdef HAAST_CHECKED
 #include <cstring>
 #endif
@@ -48,6 +50,35 @@ void ForwardMetadata::Clear() {
   block_table_stride = 0;
   max_q_len = 0;
   max_kv_len = 0;
+  padded_sequences = 0;
+}
+
+ForwardMetadata WithoutPadding(const ForwardMetadata& metadata) {
+  ForwardMetadata real = metadata;
+  const size_t batch = static_cast<size_t>(metadata.real_batch());
+  const size_t rows = static_cast<size_t>(metadata.real_rows());
+  real.padded_sequences = 0;
+  real.qo_indptr.resize(batch + 1);
+  real.kv_indptr.resize(batch + 1);
+  real.kv_indices.resize(static_cast<size_t>(real.kv_indptr.back()));
+  real.kv_len.resize(batch);
+  real.tree_flags.resize(batch);
+  real.tree_cached.resize(batch);
+  real.out_slots.resize(rows);
+  real.positions.resize(rows);
+  real.tree_mask.resize(rows);
+  real.max_q_len = real.max_kv_len = real.block_table_stride = 0;
+  for (size_t b = 0; b < batch; ++b) {
+    real.max_q_len = std::max<int64_t>(real.max_q_len, real.qo_indptr[b + 1] - real.qo_indptr[b]);
+    real.max_kv_len = std::max(real.max_kv_len, real.kv_len[b]);
+  }
+  real.block_table_stride = PagesOf(real.max_kv_len, real.page_size);
+  real.block_table.clear();
+  for (size_t b = 0; b < batch; ++b) {
+    const auto row = metadata.block_table.begin() + static_cast<int64_t>(b) * metadata.block_table_stride;
+    real.block_table.insert(real.block_table.end(), row, row + real.block_table_stride);
+  }
+  return real;
 }
 
 }  // namespace haast::attention

@@ -2,10 +2,17 @@
 // (metadata_builder.h) and compared with the tensors of the launch before every launch (metadata_check.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace haast::attention {
+
+// Page 0 belongs to no request: the padding of fixed-shape launches lives there.
+inline constexpr int32_t kReservedPage = 0;
+
+// Pages that `tokens` tokens take.
+inline int64_t PagesOf(int64_t tokens, int64_t page_size) { return tokens / page_size + (tokens % page_size != 0 ? 1 : 0); }
 
 // A label for traces and tests. No array is computed by branching on it.
 enum class ForwardMode { kExtend, kDecode, kDraftDecode, kTargetVerify, kDraftExtend, kIdle };
@@ -26,13 +33,19 @@ struct ForwardMetadata {
   std::vector<uint8_t> tree_flags;    // [B] 0: causal, 1: tree_mask decides
   std::vector<int32_t> tree_cached;   // [B] tree rows that earlier launches of the round wrote: the entries just before this launch's
   std::vector<uint64_t> tree_mask;    // [R] bit j: may see row j of the same tree, cached rows first (itself included)
-  int64_t max_q_len = 0;              // true maxima
+  int64_t max_q_len = 0;              // true maxima, dummies included
   int64_t max_kv_len = 0;
+  int padded_sequences = 0;  // the last of the batch are dummies of a fixed-shape launch, on the reserved page
 
+  int real_batch() const { return batch() - padded_sequences; }
+  int64_t real_rows() const { return qo_indptr[static_cast<size_t>(real_batch())]; }
   int batch() const { return static_cast<int>(kv_len.size()); }
   int64_t rows() const { return qo_indptr.back(); }
   // Empties every array and keeps its memory; checked builds poison it first.
   void Clear();
 };
+
+// The launch without its dummies, as an eager launch of the same sequences has it. `metadata` must have passed its check.
+ForwardMetadata WithoutPadding(const ForwardMetadata& metadata);
 
 }  // namespace haast::attention

@@ -32,8 +32,6 @@ struct Where {
   size_t batch;
 };
 
-int64_t PagesOf(int64_t tokens, int page_size) { return tokens / page_size + (tokens % page_size != 0 ? 1 : 0); }
-
 // KV entries that the launch reads and writes.
 int64_t Entries(const SequenceRows& sequence) { return sequence.kv_before + sequence.tree_cached + sequence.num_rows; }
 
@@ -146,21 +144,13 @@ void FillRows(const SequenceRows& sequence, int32_t* positions, uint64_t* masks)
   }
 }
 
-}  // namespace
-
-Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRows> sequences, ForwardMetadata* out) {
-  out->Clear();
-  HAAST_ASSIGN_OR_RETURN(const Totals totals, CheckAll(mode, page_size, sequences));
+void Fill(int page_size, std::span<const SequenceRows> sequences, const Totals& totals, ForwardMetadata* out) {
   const int64_t batch = static_cast<int64_t>(sequences.size());
-  out->mode = mode;
-  out->page_size = page_size;
-  out->max_q_len = totals.max_q_len;
-  out->max_kv_len = totals.max_kv_len;
-  out->block_table_stride = totals.widest_row;
+  const int64_t stride = out->block_table_stride;
   int32_t* qo_indptr = Resize(&out->qo_indptr, batch + 1);
   int32_t* kv_indptr = Resize(&out->kv_indptr, batch + 1);
   int32_t* kv_indices = Resize(&out->kv_indices, totals.entries);
-  int32_t* block_table = Resize(&out->block_table, batch * totals.widest_row);
+  int32_t* block_table = Resize(&out->block_table, batch * stride);
   int64_t* kv_len = Resize(&out->kv_len, batch);
   int32_t* out_slots = Resize(&out->out_slots, totals.rows);
   int32_t* positions = Resize(&out->positions, totals.rows);
@@ -179,14 +169,101 @@ Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRo
     kv_indptr[b + 1] = static_cast<int32_t>(entry + kv_len[b]);
     FillSlots(sequence.pages, page_size, kv_len[b], kv_indices + entry);
     std::copy_n(kv_indices + entry + kv_len[b] - sequence.num_rows, sequence.num_rows, out_slots + row);
-    int32_t* table = block_table + b * totals.widest_row;
+    int32_t* table = block_table + b * stride;
     const int64_t pages = PagesOf(kv_len[b], page_size);
     std::copy_n(sequence.pages.data(), pages, table);
-    std::fill(table + pages, table + totals.widest_row, -1);
+    std::fill(table + pages, table + stride, -1);
     tree_flags[b] = sequence.tree_parents.empty() ? 0 : 1;
     tree_cached[b] = static_cast<int32_t>(sequence.tree_cached);
     FillRows(sequence, positions + row, tree_mask + row);
   }
+}
+
+int64_t RowsOf(std::span<const SequenceRows> sequences) {
+  int64_t rows = 0;
+  for (const SequenceRows& sequence : sequences) rows += sequence.num_rows;
+  return rows;
+}
+
+// Rows of the longest dummy; -1 where the sequences do not fit.
+int64_t DummyRows(const Bucket& bucket, std::span<const SequenceRows> sequences) {
+  const int64_t dummies = bucket.batch - static_cast<int64_t>(sequences.size());
+  const int64_t padding = bucket.rows - RowsOf(sequences);
+  if (dummies < 0 || padding < 0 || (dummies == 0 && padding > 0)) return -1;
+  for (const SequenceRows& sequence : sequences) {
+    if (sequence.num_rows > bucket.max_q_len || Entries(sequence) > bucket.max_kv_len) return -1;
+  }
+  const int64_t longest = dummies == 0 ? 0 : (padding + dummies - 1) / dummies;
+  return longest <= bucket.max_q_len && std::max<int64_t>(longest, 1) <= bucket.max_kv_len ? longest : -1;
+}
+
+// One address for the whole life of a bucket: no later launch of it needs more.
+void Reserve(const Bucket& bucket, int64_t stride, ForwardMetadata* out) {
+  const auto size = [](int64_t count) { return static_cast<size_t>(count); };
+  out->qo_indptr.reserve(size(bucket.batch + 1));
+  out->kv_indptr.reserve(size(bucket.batch + 1));
+  out->kv_indices.reserve(size(bucket.batch * bucket.max_kv_len));
+  out->block_table.reserve(size(bucket.batch * stride));
+  out->kv_len.reserve(size(bucket.batch));
+  out->out_slots.reserve(size(bucket.rows));
+  out->positions.reserve(size(bucket.rows));
+  out->tree_flags.reserve(size(bucket.batch));
+  out->tree_cached.reserve(size(bucket.batch));
+  out->tree_mask.reserve(size(bucket.rows));
+}
+
+Status BuildPadded(int page_size, std::span<const SequenceRows> sequences, const Bucket& bucket, ForwardMetadata* out) {
+  const char* mode = ForwardModeName(out->mode);
+  const int64_t longest = DummyRows(bucket, sequences);
+  if (longest < 0) {
+    return Err(ErrorCode::kInvalidArgument,
+               "{}: {} sequences of {} rows do not fit the bucket of {} sequences, {} rows, {} query rows and {} KV entries a sequence",
+               mode, sequences.size(), RowsOf(sequences), bucket.batch, bucket.rows, bucket.max_q_len, bucket.max_kv_len);
+  }
+  if (bucket.max_kv_len > kMaxInt32 / std::max<int64_t>(bucket.batch, 1)) {
+    return Err(ErrorCode::kInvalidArgument, "{}: a bucket of {} sequences of {} KV entries exceeds the 32-bit limit {}", mode, bucket.batch,
+               bucket.max_kv_len, kMaxInt32);
+  }
+  const int64_t dummies = bucket.batch - static_cast<int64_t>(sequences.size());
+  const int64_t padding = bucket.rows - RowsOf(sequences);
+  const std::vector<int32_t> reserved(static_cast<size_t>(PagesOf(std::max<int64_t>(longest, 1), page_size)), kReservedPage);
+  std::vector<SequenceRows> padded(sequences.begin(), sequences.end());
+  for (int64_t i = 0; i < dummies; ++i) {
+    const int64_t rows = padding / dummies + (i < padding % dummies ? 1 : 0);
+    padded.push_back({.pages = reserved, .kv_before = rows == 0 ? 1 : 0, .num_rows = rows, .tree_parents = {}});
+  }
+  HAAST_ASSIGN_OR_RETURN(const Totals totals, CheckAll(out->mode, page_size, padded));
+  out->block_table_stride = PagesOf(bucket.max_kv_len, page_size);
+  out->max_q_len = totals.max_q_len;
+  out->max_kv_len = totals.max_kv_len;
+  out->padded_sequences = static_cast<int>(dummies);
+  Reserve(bucket, out->block_table_stride, out);
+  Fill(page_size, padded, totals, out);
+  return {};
+}
+
+}  // namespace
+
+const Bucket* ChooseBucket(std::span<const Bucket> buckets, std::span<const SequenceRows> sequences) {
+  const auto fits = [&](const Bucket& bucket) { return DummyRows(bucket, sequences) >= 0; };
+  const auto found = std::find_if(buckets.begin(), buckets.end(), fits);
+  return found == buckets.end() ? nullptr : &*found;
+}
+
+Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRows> sequences, ForwardMetadata* out, const Bucket* bucket) {
+  out->Clear();
+  HAAST_ASSIGN_OR_RETURN(const Totals totals, CheckAll(mode, page_size, sequences));
+  out->mode = mode;
+  out->page_size = page_size;
+  if (bucket != nullptr) {
+    const Status padded = BuildPadded(page_size, sequences, *bucket, out);
+    if (!padded) out->Clear();  // a refused build leaves an idle launch
+    return padded;
+  }
+  out->max_q_len = totals.max_q_len;
+  out->max_kv_len = totals.max_kv_len;
+  out->block_table_stride = totals.widest_row;
+  Fill(page_size, sequences, totals, out);
   return {};
 }
 

@@ -21,9 +21,26 @@ struct SequenceRows {
   int64_t tree_cached = 0;                // rows of the tree that are in the KV cache already; 0 without a tree
 };
 
+// The fixed shape of a captured launch: batch and rows are exact, the rest are the bounds that its plan was made for.
+struct Bucket {
+  int64_t batch = 0;       // sequences, dummies included
+  int64_t rows = 0;        // query rows, padding included
+  int64_t max_q_len = 0;   // of one sequence
+  int64_t max_kv_len = 0;  // of one sequence
+};
+
+// The first of `buckets` (smallest first) that has room for the sequences; null: none, the launch keeps its own shape.
+const Bucket* ChooseBucket(std::span<const Bucket> buckets, std::span<const SequenceRows> sequences);
+
 // Fills `out` (its memory is reused). Entry t of a sequence lives in slot pages[t / page_size] * page_size + t % page_size;
 // the rows of a tree, cached ones first, occupy the entries from kv_before on in row order.
-// Errors: too few pages, a parent that is not before its child, more than 64 tree rows, sizes beyond 32 bits.
-Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRows> sequences, ForwardMetadata* out);
+// With a bucket the launch gets exactly its shape: dummy sequences behind the real ones share the padding rows, read and
+// write only the reserved page, and have at least one KV entry, so that no kernel meets a length of 0 or a page of -1. The
+// arrays of one `out` and bucket keep their addresses, and block_table its stride, from launch to launch. On the host two
+// rows may write one reserved slot: run such launches with one thread.
+// Errors: too few pages, a parent that is not before its child, more than 64 tree rows, sizes beyond 32 bits, sequences that
+// the bucket has no room for.
+Status BuildMetadata(ForwardMode mode, int page_size, std::span<const SequenceRows> sequences, ForwardMetadata* out,
+                     const Bucket* bucket = nullptr);
 
 }  // namespace haast::attention

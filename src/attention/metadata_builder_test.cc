@@ -258,6 +258,100 @@ TEST(BuildMetadata, RandomBatchesMatchTheDefinition) {
   }
 }
 
+TEST(BuildMetadata, BucketAddsDummiesOnTheReservedPage) {
+  const std::vector<int32_t> a = {5, 2}, b = {8, 1, 6};
+  const SequenceRows sequences[] = {{.pages = a, .kv_before = 5, .num_rows = 1}, {.pages = b, .kv_before = 8, .num_rows = 3}};
+  const Bucket bucket{.batch = 4, .rows = 10, .max_q_len = 4, .max_kv_len = 16};
+  ForwardMetadata m;
+  ASSERT_TRUE(BuildMetadata(ForwardMode::kDraftExtend, 4, sequences, &m, &bucket));
+  EXPECT_EQ(m.padded_sequences, 2);
+  EXPECT_EQ(m.real_batch(), 2);
+  EXPECT_EQ(m.real_rows(), 4);
+  EXPECT_THAT(m.qo_indptr, ElementsAre(0, 1, 4, 7, 10));
+  EXPECT_THAT(m.kv_len, ElementsAre(6, 11, 3, 3));
+  EXPECT_THAT(m.out_slots, ElementsAre(9, 24, 25, 26, 0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(m.positions, ElementsAre(5, 8, 9, 10, 0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(m.block_table, ElementsAre(5, 2, -1, -1, 8, 1, 6, -1, 0, -1, -1, -1, 0, -1, -1, -1));
+  EXPECT_EQ(m.block_table_stride, 4) << "that of the bucket, not of the batch";
+  // More dummies than padding rows: a dummy without rows still has an entry and a page to look at.
+  const Bucket wide{.batch = 5, .rows = 6, .max_q_len = 4, .max_kv_len = 16};
+  ASSERT_TRUE(BuildMetadata(ForwardMode::kDraftExtend, 4, sequences, &m, &wide));
+  EXPECT_THAT(m.qo_indptr, ElementsAre(0, 1, 4, 5, 6, 6));
+  EXPECT_THAT(m.kv_len, ElementsAre(6, 11, 1, 1, 1));
+  // A page of one slot: every padding row writes slot 0.
+  const SequenceRows one{.pages = a, .kv_before = 1, .num_rows = 1};
+  ASSERT_TRUE(BuildMetadata(ForwardMode::kDecode, 1, {&one, 1}, &m, &bucket));
+  EXPECT_THAT(std::vector<int32_t>(m.out_slots.begin() + 1, m.out_slots.end()), ::testing::Each(0));
+  EXPECT_TRUE(CheckLaunch(m, {.q_rows = 10, .kv_rows = 10, .out_rows = 10, .pool_slots = 9, .real_rows = 1}, CheckLevel::kFull));
+}
+
+TEST(BuildMetadata, BucketKeepsAddressesWhateverTheBatch) {
+  const Bucket bucket{.batch = 8, .rows = 32, .max_q_len = 16, .max_kv_len = 64};
+  std::mt19937 random(3);
+  ForwardMetadata m;
+  const auto addresses = [&] {
+    return std::vector<const void*>{m.qo_indptr.data(), m.kv_indptr.data(), m.kv_indices.data(), m.block_table.data(), m.kv_len.data(),
+                                    m.out_slots.data(), m.positions.data(), m.tree_flags.data(), m.tree_cached.data(), m.tree_mask.data()};
+  };
+  std::vector<const void*> first;
+  int launches = 0;
+  for (int round = 0; round < 200; ++round) {
+    const size_t batch = 1 + random() % 8;
+    std::vector<std::vector<int32_t>> pages(batch);
+    std::vector<SequenceRows> sequences(batch);
+    int32_t next_page = 1;
+    for (size_t b = 0; b < batch; ++b) {
+      for (int i = 0; i < 8; ++i) pages[b].push_back(next_page++);
+      sequences[b] = {
+          .pages = pages[b], .kv_before = static_cast<int64_t>(random() % 60), .num_rows = 1 + static_cast<int64_t>(random() % 4)};
+    }
+    if (ChooseBucket({&bucket, 1}, sequences) == nullptr) continue;
+    ++launches;
+    ASSERT_TRUE(BuildMetadata(ForwardMode::kTargetVerify, 8, sequences, &m, &bucket));
+    if (first.empty()) first = addresses();
+    EXPECT_EQ(addresses(), first) << "a captured launch reads these addresses";
+    EXPECT_EQ(m.batch(), 8);
+    EXPECT_EQ(m.rows(), 32);
+    const LaunchShape shape{.q_rows = 32, .kv_rows = 32, .out_rows = 32, .pool_slots = 8 * next_page, .real_rows = m.real_rows()};
+    const Status checked = CheckLaunch(m, shape, CheckLevel::kFull);
+    ASSERT_TRUE(checked) << checked.error().message;
+    ForwardMetadata eager;
+    ASSERT_TRUE(BuildMetadata(ForwardMode::kTargetVerify, 8, sequences, &eager));
+    const Status same = CompareMetadata(eager, WithoutPadding(m));
+    EXPECT_TRUE(same) << same.error().message;
+  }
+  EXPECT_GT(launches, 100);
+}
+
+TEST(BuildMetadata, BucketsAreChosenAndRefusedBySize) {
+  const std::vector<int32_t> pages = {1, 2, 3, 4};
+  const Bucket buckets[] = {{.batch = 1, .rows = 1, .max_q_len = 1, .max_kv_len = 16},
+                            {.batch = 2, .rows = 8, .max_q_len = 4, .max_kv_len = 16},
+                            {.batch = 4, .rows = 8, .max_q_len = 4, .max_kv_len = 16}};
+  const auto chosen = [&](std::vector<SequenceRows> sequences) {
+    const Bucket* bucket = ChooseBucket(buckets, sequences);
+    return bucket == nullptr ? -1 : static_cast<int>(bucket - buckets);
+  };
+  const SequenceRows one{.pages = pages, .kv_before = 3, .num_rows = 1}, four{.pages = pages, .kv_before = 3, .num_rows = 4};
+  EXPECT_EQ(chosen({one}), 0);
+  EXPECT_EQ(chosen({four}), 1);
+  EXPECT_EQ(chosen({four, four}), 1);
+  EXPECT_EQ(chosen({four, one}), 2) << "three padding rows need a dummy that the exact batch has no room for";
+  EXPECT_EQ(chosen({one, one, one, one, one}), -1) << "above the largest: eager";
+  EXPECT_EQ(chosen({{.pages = pages, .kv_before = 13, .num_rows = 4}}), -1) << "longer than the plan";
+  EXPECT_EQ(chosen({{.pages = pages, .kv_before = 0, .num_rows = 5}}), -1) << "more query rows than the plan";
+  ForwardMetadata m;
+  const std::vector<SequenceRows> five(5, one);
+  Status status = BuildMetadata(ForwardMode::kDecode, 8, five, &m, &buckets[2]);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("decode: 5 sequences of 5 rows do not fit the bucket of 4 sequences, 8 rows"));
+  EXPECT_EQ(m.batch(), 0) << "a refused build leaves an idle launch";
+  const Bucket vast{.batch = 64, .rows = 64, .max_q_len = 1, .max_kv_len = int64_t{1} << 28};
+  status = BuildMetadata(ForwardMode::kDecode, 8, {&one, 1}, &m, &vast);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("exceeds the 32-bit limit"));
+}
+
 TEST(ForwardMetadata, ClearKeepsMemoryAndIsIdle) {
   const std::vector<int32_t> pages = {1};
   const SequenceRows rows{.pages = pages, .kv_before = 3, .num_rows = 4};

@@ -51,8 +51,7 @@ struct Refusal {
 };
 
 const Refusal kRefusals[] = {
-    {"qo_indptr size", CheckLevel::kLaunch, [](Launch& l) { l.m.qo_indptr.pop_back(); },
-     "qo_indptr has 3 elements but kv_len has 3, so it needs 4"},
+    {"qo_indptr size", CheckLevel::kLaunch, [](Launch& l) { l.m.qo_indptr.pop_back(); }, "qo_indptr has 3 elements but 3 sequences need 4"},
     {"kv_indptr size", CheckLevel::kLaunch, [](Launch& l) { l.m.kv_indptr.push_back(24); }, "kv_indptr has 5 elements"},
     {"qo_indptr start", CheckLevel::kLaunch, [](Launch& l) { l.m.qo_indptr[0] = 1; },
      "qo_indptr starts at 1 instead of 0 (sequence 0 of 3)"},
@@ -62,12 +61,12 @@ const Refusal kRefusals[] = {
      "kv_indptr decreases from 30 to 24 (sequence 2 of 3)"},
     {"q rows", CheckLevel::kLaunch, [](Launch& l) { l.shape.q_rows = 4; },
      "target_verify: q has 4 rows but qo_indptr ends at 11 (sequence 2 of 3)"},
-    {"kv rows", CheckLevel::kLaunch, [](Launch& l) { l.shape.kv_rows = 12; }, "k and v has 12 rows but qo_indptr ends at 11"},
+    {"kv rows", CheckLevel::kLaunch, [](Launch& l) { l.shape.kv_rows = 12; }, "k has 12 rows but qo_indptr ends at 11"},
     {"out rows", CheckLevel::kLaunch, [](Launch& l) { l.shape.out_rows = 10; }, "out has 10 rows but qo_indptr ends at 11"},
     {"out_slots size", CheckLevel::kLaunch, [](Launch& l) { l.m.out_slots.push_back(9); }, "out_slots has 12 rows"},
     {"positions size", CheckLevel::kLaunch, [](Launch& l) { l.m.positions.pop_back(); }, "positions has 10 rows"},
     {"tree_mask size", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_mask.clear(); }, "tree_mask has 0 rows but qo_indptr ends at 11"},
-    {"tree_flags size", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_flags.pop_back(); }, "tree_flags has 2 elements but kv_len has 3"},
+    {"tree_flags size", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_flags.pop_back(); }, "tree_flags has 2 elements for 3 sequences"},
     {"kv_indices size", CheckLevel::kLaunch, [](Launch& l) { l.m.kv_indices.pop_back(); },
      "kv_indices has 23 entries but kv_indptr ends at 24"},
     {"kv_len", CheckLevel::kLaunch, [](Launch& l) { l.m.kv_len[0] = int64_t{7} + (int64_t{1} << 32); },
@@ -78,7 +77,7 @@ const Refusal kRefusals[] = {
        l.m.kv_len = {7, 3, 14};
      },
      "kv_len 3 is less than its 4 query rows (sequence 1 of 3)"},
-    {"tree_cached size", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached.pop_back(); }, "tree_cached has 2 elements but kv_len has 3"},
+    {"tree_cached size", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached.pop_back(); }, "tree_cached has 2 elements for 3 sequences"},
     {"cached rows without a tree", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached[0] = 1; }, "1 cached tree rows but no tree"},
     {"cached rows", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached[1] = 8; }, "8 cached tree rows among 7 KV entries before"},
     {"negative cached rows", CheckLevel::kLaunch, [](Launch& l) { l.m.tree_cached[1] = -1; }, "-1 cached tree rows among 7"},
@@ -102,7 +101,7 @@ const Refusal kRefusals[] = {
     {"new kv index", CheckLevel::kLaunch, [](Launch& l) { l.m.kv_indices[6] = 0x7f7f7f7f; },
      "kv_indices[6] is slot 2139062143, outside the pool of 36"},
     {"new page", CheckLevel::kLaunch, [](Launch& l) { l.m.block_table[1] = 9; },
-     "block_table names page 9 for token 6, outside the pool of 9 pages of 4"},
+     "page 1 of the sequence is 9 in block_table, outside the pool of 36 slots of 4 slots a page"},
     {"new entry off its page", CheckLevel::kLaunch, [](Launch& l) { l.m.block_table[1] = 8; },
      "kv_indices[6] is slot 10 but page 8 of block_table puts token 6 into slot 34"},
     {"write and read differ", CheckLevel::kLaunch, [](Launch& l) { l.m.out_slots[0] = 11; },
@@ -115,7 +114,7 @@ const Refusal kRefusals[] = {
      "which shows rows after it (sequence 1 of 3)"},
     {"old slot outside", CheckLevel::kFull, [](Launch& l) { l.m.kv_indices[0] = -5; }, "kv_indices[0] is slot -5, outside the pool of 36"},
     {"old slot off its page", CheckLevel::kFull, [](Launch& l) { l.m.kv_indices[2] = 9; }, "kv_indices[2] is slot 9 but page 1"},
-    {"old page", CheckLevel::kFull, [](Launch& l) { l.m.block_table[0] = -1; }, "block_table names page -1 for token 0"},
+    {"old page", CheckLevel::kFull, [](Launch& l) { l.m.block_table[0] = -1; }, "page 0 of the sequence is -1 in block_table"},
     {"surplus page", CheckLevel::kFull, [](Launch& l) { l.m.block_table[2] = 8; },
      "block_table has page 8 in cell 2 but the sequence uses 2 pages"},
     {"position not its depth", CheckLevel::kFull, [](Launch& l) { l.m.positions[7] = 1; },
@@ -133,7 +132,7 @@ const Refusal kRefusals[] = {
     {"owners too few", CheckLevel::kFull, [](Launch& l) { l.shape.page_owner = l.shape.page_owner.first(7); },
      "block_table names page 7 but only 7 pages have an owner"},
     {"sequence owners too few", CheckLevel::kFull, [](Launch& l) { l.shape.sequence_owner = l.shape.sequence_owner.first(2); },
-     "2 sequence owners for 3 sequences"},
+     "sequence_owner has 2 elements for 3 sequences"},
 };
 
 TEST(CheckLaunch, AcceptsTheLaunch) {
@@ -191,7 +190,7 @@ TEST(CheckLaunch, TreeOf65RowsIsRefused) {
 
 TEST(CheckLaunch, WritersDoNotCollide) {
   const LaunchShape shape{.q_rows = 2, .kv_rows = 2, .out_rows = 2, .pool_slots = 64, .page_owner = {}, .sequence_owner = {}};
-  const std::vector<int32_t> a = {1, 2}, shared = {1, 3}, dummy = {0};
+  const std::vector<int32_t> a = {1, 2}, shared = {1, 3};
   ForwardMetadata m;
   // Sharing a prefix page that nobody writes is fine.
   const SequenceRows prefix[] = {{.pages = a, .kv_before = 16, .num_rows = 1}, {.pages = shared, .kv_before = 16, .num_rows = 1}};
@@ -201,20 +200,82 @@ TEST(CheckLaunch, WritersDoNotCollide) {
   ASSERT_TRUE(BuildMetadata(ForwardMode::kDecode, 16, both, &m));
   Status status = CheckLaunch(m, shape, CheckLevel::kFull);
   ASSERT_FALSE(status);
-  EXPECT_THAT(status.error().message, HasSubstr("row 1 writes slot 19, which sequence 0 writes too (sequence 1 of 2)"));
+  EXPECT_THAT(status.error().message, HasSubstr("row 1 writes slot 19, which row 0 of sequence 0 writes too (sequence 1 of 2)"));
   const SequenceRows reader[] = {{.pages = a, .kv_before = 3, .num_rows = 1}, {.pages = a, .kv_before = 5, .num_rows = 1}};
   ASSERT_TRUE(BuildMetadata(ForwardMode::kDecode, 16, reader, &m));
   status = CheckLaunch(m, shape, CheckLevel::kFull);
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message, HasSubstr("kv_indices[7] reads slot 19, which sequence 0 writes (sequence 1 of 2)"));
-  // Padding rows of a fixed-size launch share the reserved page, whose owner is -2.
-  const SequenceRows padding[] = {{.pages = dummy, .num_rows = 1}, {.pages = dummy, .num_rows = 1}};
-  ASSERT_TRUE(BuildMetadata(ForwardMode::kDecode, 16, padding, &m));
-  const std::vector<int32_t> owners = {-2, -1, -1, -1}, sequence_owners = {-2, -2};
-  LaunchShape owned = shape;
-  owned.page_owner = owners;
-  owned.sequence_owner = sequence_owners;
-  EXPECT_TRUE(CheckLaunch(m, owned, CheckLevel::kFull));
+}
+
+// A decode row and a draft extend of two rows in a bucket of 5 sequences and 8 rows, pages of 4 slots.
+struct PaddedLaunch {
+  PaddedLaunch() {
+    const std::vector<int32_t> a = {1, 2}, b = {3};
+    const SequenceRows sequences[] = {{.pages = a, .kv_before = 6, .num_rows = 1}, {.pages = b, .kv_before = 1, .num_rows = 2}};
+    const Bucket bucket{.batch = 5, .rows = 8, .max_q_len = 4, .max_kv_len = 16};
+    const Status built = BuildMetadata(ForwardMode::kDraftExtend, 4, sequences, &m, &bucket);
+    EXPECT_TRUE(built) << built.error().message;
+    shape.page_owner = page_owner;
+    shape.sequence_owner = sequence_owner;
+  }
+  PaddedLaunch(const PaddedLaunch&) = delete;
+
+  std::string Error(CheckLevel level) const {
+    const Status status = CheckLaunch(m, shape, level);
+    return status ? "" : status.error().message;
+  }
+
+  ForwardMetadata m;
+  std::vector<int32_t> page_owner = {-2, 10, 10, 11, -1};
+  std::vector<int32_t> sequence_owner = {10, 11};
+  LaunchShape shape{.q_rows = 8, .kv_rows = 8, .out_rows = 8, .pool_slots = 20, .real_rows = 3};
+};
+
+TEST(CheckLaunch, PaddingKeepsToTheReservedPage) {
+  struct Damage {
+    const char* name;
+    CheckLevel level;
+    std::function<void(PaddedLaunch&)> apply;
+    const char* message;
+  };
+  const Damage damages[] = {
+      {"padded rows counted as real", CheckLevel::kLaunch, [](PaddedLaunch& l) { l.shape.real_rows = 8; },
+       "8 rows are taken as real but the 2 real sequences have 3 (qo_indptr[2])"},
+      {"padding taken for a real sequence", CheckLevel::kLaunch, [](PaddedLaunch& l) { l.m.padded_sequences = 2; },
+       "3 rows are taken as real but the 3 real sequences have 5"},
+      {"more padding than sequences", CheckLevel::kLaunch, [](PaddedLaunch& l) { l.m.padded_sequences = 6; },
+       "6 of 5 sequences are said to be padding"},
+      {"negative padding", CheckLevel::kLaunch, [](PaddedLaunch& l) { l.m.padded_sequences = -1; }, "-1 of 5 sequences"},
+      {"q not padded", CheckLevel::kLaunch, [](PaddedLaunch& l) { l.shape.q_rows = 3; }, "q has 3 rows but qo_indptr ends at 8"},
+      {"padding writes a request's slot", CheckLevel::kLaunch, [](PaddedLaunch& l) { l.m.out_slots[4] = 10; },
+       "padding row 4 writes slot 10, which is not on the reserved page 0 (sequence 2 of 5)"},
+      {"a request writes the reserved page", CheckLevel::kLaunch, [](PaddedLaunch& l) { l.m.out_slots[0] = 3; },
+       "real row 0 writes slot 3, which is on the reserved page 0 (sequence 0 of 5)"},
+      {"padding reads a request's page", CheckLevel::kFull,
+       [](PaddedLaunch& l) {
+         l.m.block_table[3 * l.m.block_table_stride] = 4;
+         for (int64_t i = l.m.kv_indptr[3]; i < l.m.kv_indptr[4]; ++i) l.m.kv_indices[i] += 16;
+         for (int64_t row = l.m.qo_indptr[3]; row < l.m.qo_indptr[4]; ++row) l.m.out_slots[row] += 16;
+       },
+       "padding row 5 writes slot 16, which is not on the reserved page 0"},
+      {"a request reads the reserved page", CheckLevel::kFull,
+       [](PaddedLaunch& l) {
+         l.m.block_table[0] = 0;
+         for (int64_t i = 0; i < 4; ++i) l.m.kv_indices[i] -= 4;
+         l.page_owner[0] = 10;
+       },
+       "the sequence names page 0, which is reserved for padding (sequence 0 of 5)"},
+  };
+  EXPECT_EQ(PaddedLaunch().Error(CheckLevel::kLaunch), "");
+  EXPECT_EQ(PaddedLaunch().Error(CheckLevel::kFull), "");
+  for (const Damage& damage : damages) {
+    PaddedLaunch launch;
+    damage.apply(launch);
+    EXPECT_THAT(launch.Error(CheckLevel::kFull), HasSubstr(damage.message)) << damage.name;
+    if (damage.level == CheckLevel::kFull) continue;
+    EXPECT_THAT(launch.Error(CheckLevel::kLaunch), HasSubstr(damage.message)) << damage.name;
+  }
 }
 
 TEST(CheckLaunch, PageTwiceInOneSequence) {
@@ -270,6 +331,7 @@ TEST(CheckLaunch, NoSingleElementCanBeWrong) {
 TEST(CompareMetadata, NamesTheFirstDifference) {
   const std::pair<std::function<void(ForwardMetadata&)>, const char*> differences[] = {
       {[](ForwardMetadata& m) { m.mode = ForwardMode::kDecode; }, "mode: expected target_verify, got decode"},
+      {[](ForwardMetadata& m) { m.padded_sequences = 1; }, "padded_sequences: expected 0, got 1"},
       {[](ForwardMetadata& m) { m.page_size = 8; }, "page_size: expected 4, got 8"},
       {[](ForwardMetadata& m) { m.qo_indptr[1] = 9; }, "qo_indptr[1]: expected 1, got 9"},
       {[](ForwardMetadata& m) { m.kv_indptr.push_back(1); }, "kv_indptr: expected 4 elements, got 5"},

@@ -114,6 +114,7 @@ Result<std::vector<FileReport>> BenchFiles(const EngineOptions& options, const s
     reports.push_back(std::move(report));
   }
   EndProgress(streams.err);
+  HAAST_RETURN_IF_ERROR(generator->TraceStatus());
   return reports;
 }
 
@@ -121,6 +122,9 @@ Status CheckFlags(const BenchFlags& flags) {
   HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
   if (flags.no_steps && flags.files.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--no-steps leaves nothing to measure: give --prompts FILE, or leave it out");
+  }
+  if (flags.files.empty() && !flags.model.trace_metadata.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--trace-metadata writes the runs over --prompts, not the timed steps: give --prompts FILE");
   }
   if (!flags.files.empty() && SpeculationOff(flags.model)) {
     return Err(ErrorCode::kInvalidArgument, "--prompts compares speculation on and off: leave out --no-speculation");

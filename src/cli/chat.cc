@@ -99,7 +99,9 @@ Result<int> RunChatWith(const ChatFlags& flags, Streams& streams) {
   if (edited) streams.err.Write("/help lists the commands; Ctrl-C ends an answer, Ctrl-D the chat\n");
   if (flags.show_drafts) streams.err.Write(DraftLegend(streams.err.colour()) + "\n");
   const auto lines = edited ? MakeEditedSource("> ", places.cache_folder + "/chat_history", streams.err) : MakePlainSource(streams.in_fd);
-  return Chat(*generator, flags, streams).Loop(*lines);
+  const int exit_code = Chat(*generator, flags, streams).Loop(*lines);
+  HAAST_RETURN_IF_ERROR(generator->TraceStatus());
+  return exit_code;
 }
 
 }  // namespace

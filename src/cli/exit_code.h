@@ -7,7 +7,7 @@ namespace haast::cli {
 
 enum ExitCode : int {
   kExitOk = 0,
-  kExitRuntime = 1,       // the request, the run or the output failed; `--compare` and `bench` found different tokens
+  kExitRuntime = 1,       // the request, the run or the output failed; `--compare` and `bench` found different tokens; `check` violations
   kExitUsage = 2,         // flags or prompt are not valid
   kExitFile = 3,          // a model, head, prompt or other file cannot be used
   kExitInterrupted = 130  // Ctrl-C ended the answer

@@ -173,7 +173,9 @@ Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
   if (flags.compare && request.speculation.algorithm == SpeculativeAlgorithm::kNone) {
     return Err(ErrorCode::kInvalidArgument, "--compare needs a head for {}: give --draft HEAD", paths.model);
   }
-  return RunAndPrint(*generator, flags, request, streams);
+  HAAST_ASSIGN_OR_RETURN(const int exit_code, RunAndPrint(*generator, flags, request, streams));
+  HAAST_RETURN_IF_ERROR(generator->TraceStatus());
+  return exit_code;
 }
 
 }  // namespace

@@ -124,6 +124,11 @@ Result<std::vector<Answer>> Generator::RunTogether(const std::vector<TextRequest
   return answers;
 }
 
+Status Generator::TraceStatus() const {
+  const std::string error = engine_->stats().trace_error;
+  return error.empty() ? Status() : MakeError(ErrorCode::kIo, error);
+}
+
 std::string Generator::TokenText(int32_t token) const { return tokenizer_->Decode(std::vector<int32_t>{token}, /*skip_special=*/false); }
 
 }  // namespace haast::cli

@@ -68,6 +68,9 @@ class Generator {
   // What a single token stands for, ill-formed bytes repaired.
   std::string TokenText(int32_t token) const;
 
+  // The error of a --trace-metadata that could not be written to its end.
+  Status TraceStatus() const;
+
   Engine& engine() const { return *engine_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   double load_seconds() const { return load_seconds_; }

@@ -32,6 +32,9 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
       ->group(model);
   app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")->transform(WholeNumber(1, 1 << 20))->group(model);
   app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt anew")->group(model);
+  app.add_option("--trace-metadata", flags.trace_metadata, "write the metadata of every launch to this file, for `haast check`")
+      ->type_name("PATH")
+      ->group(model);
   app.add_option("--draft", flags.draft,
                  "EAGLE head folder (EAGLE-1, 2, 3 or 3.1); default: the shipped head with the default model, else none")
       ->type_name("PATH")
@@ -111,6 +114,7 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   options.max_context = flags.context;
   options.prefill_chunk = flags.prefill_chunk;
   options.prefix_cache = !flags.no_prefix_cache;
+  options.trace_metadata = flags.trace_metadata;
   return options;
 }
 

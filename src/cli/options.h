@@ -30,6 +30,7 @@ struct ModelFlags {
   std::string backend = "cpu";
   int prefill_chunk = 512;
   bool no_prefix_cache = false;
+  std::string trace_metadata;  // empty: none
 };
 
 struct SamplingFlags {

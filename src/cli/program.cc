@@ -20,6 +20,7 @@ constexpr std::array kCommands = {
     Command{"bench", RunBenchCommand, "measure speed, and what speculation gains on prompt files"},
     Command{"info", RunInfo, "what a model file is, and whether a draft head fits it"},
     Command{"devices", RunDevices, "what this machine offers and what of it is used"},
+    Command{"check", RunCheck, "check a dump of launch metadata, of this engine or another"},
 };
 
 std::string ProgramHelp() {
@@ -29,7 +30,8 @@ std::string ProgramHelp() {
   for (const Command& command : kCommands) help += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return help +
          "\n`haast COMMAND --help` lists the options of a command; `haast --version` prints the version.\n"
-         "Exit codes: 0 done, 1 the run failed, 2 wrong flags or prompt, 3 a file cannot be used, 130 interrupted.\n";
+         "Exit codes: 0 done, 1 the run failed or the check found violations, 2 wrong flags or prompt, 3 a file cannot be used, 130 "
+         "interrupted.\n";
 }
 
 }  // namespace

@@ -169,7 +169,8 @@ class Bench {
 Result<BenchReport> RunBench(const EngineOptions& options, const BenchOptions& bench_options,
                              const std::function<void(const std::string&)>& progress) {
   EngineOptions resolved = options;
-  resolved.prefix_cache = false;  // the same prompt again and again must be computed each time
+  resolved.prefix_cache = false;    // the same prompt again and again must be computed each time
+  resolved.trace_metadata.clear();  // writing would be timed
   if (progress) progress("loading " + options.model);
   HAAST_ASSIGN_OR_RETURN(engine::LoadedModels models, engine::LoadModels(&resolved));
   HAAST_RETURN_IF_ERROR(engine::CheckBenchOptions(resolved, bench_options, models));

@@ -376,6 +376,10 @@ EngineStats EngineImpl::stats() const {
   stats.cached_pages = models_.pages->num_cached();
   stats.total_pages = models_.pages->num_pages() - 1;
   stats.prefix_evictions = prefix_ ? prefix_->num_evictions() : 0;
+  if (models_.trace != nullptr) {
+    stats.traced_launches = models_.trace->launches();
+    if (!models_.trace->status()) stats.trace_error = models_.trace->status().error().message;
+  }
   return stats;
 }
 

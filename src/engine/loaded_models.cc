@@ -124,6 +124,9 @@ Status CheckHeadFits(const io::ModelFile& head, const io::ModelConfig& target) {
 
 Result<LoadedModels> LoadModels(EngineOptions* options) {
   LoadedModels models;
+  if (!options->trace_metadata.empty()) {
+    HAAST_ASSIGN_OR_RETURN(models.trace, attention::LaunchTrace::Open(options->trace_metadata));
+  }
   HAAST_ASSIGN_OR_RETURN(models.ops, exec::ChooseOps(options->backend));
   HAAST_ASSIGN_OR_RETURN(io::ModelFile target_file, io::ModelFile::Open(options->model));
   models.target_file = std::make_unique<io::ModelFile>(std::move(target_file));
@@ -154,12 +157,16 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
   runner.max_logit_rows = static_cast<int64_t>(options->max_batch) * spec::kMaxTreeRows;
   runner.max_rows = runner.max_logit_rows + options->prefill_chunk;
   runner.max_context = options->max_context;
+  runner.trace = models.trace.get();
+  runner.trace_name = "target";
   runner.kv_dtype = KvTypeOf(*options);
   HAAST_ASSIGN_OR_RETURN(models.target_runner, exec::Runner::Create(*models.target, *models.ops, *models.pool, *models.pages, runner));
   if (models.draft) {
+    runner.trace_name = "draft";
     HAAST_ASSIGN_OR_RETURN(models.draft_runner, exec::Runner::Create(*models.draft, *models.ops, *models.pool, *models.pages, runner));
   }
   if (models.draft_model) {
+    runner.trace_name = "draft_model";
     runner.max_logit_rows = options->max_batch;
     HAAST_ASSIGN_OR_RETURN(models.draft_model_runner,
                            exec::Runner::Create(*models.draft_model, *models.ops, *models.pool, *models.pages, runner));

@@ -22,6 +22,7 @@ struct LoadedModels {
   std::unique_ptr<model::DraftHead> draft;    // null: no head
   std::unique_ptr<model::Llama> draft_model;  // null: none
   std::unique_ptr<kv::PagePool> pages;
+  std::unique_ptr<attention::LaunchTrace> trace;  // null: launches are not traced
   std::unique_ptr<exec::Runner> target_runner;
   std::unique_ptr<exec::Runner> draft_runner;        // null without a head
   std::unique_ptr<exec::Runner> draft_model_runner;  // null without a draft model

@@ -5,9 +5,24 @@
 
 namespace haast::exec {
 
+namespace {
+
+Status CheckBuckets(const RunnerOptions& options) {
+  for (const attention::Bucket& bucket : options.buckets) {
+    if (bucket.batch >= 1 && bucket.rows >= 1 && bucket.rows <= options.max_rows && bucket.max_kv_len <= options.max_context) continue;
+    return Err(ErrorCode::kInvalidArgument, "a bucket of {} sequences, {} rows and {} KV entries; the runner has room for {} rows and {}",
+               bucket.batch, bucket.rows, bucket.max_kv_len, options.max_rows, options.max_context);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Runner>> Runner::Create(model::Model& model, const kernels::Ops& ops, base::ThreadPool& pool,
                                                const kv::PagePool& pages, const RunnerOptions& options) {
+  HAAST_RETURN_IF_ERROR(CheckBuckets(options));
   std::unique_ptr<Runner> runner(new Runner(model, ops, pool, pages, options));
+  runner->bucket_metadata_.resize(options.buckets.size());
   const io::ModelConfig& config = model.config();
   HAAST_ASSIGN_OR_RETURN(
       runner->cache_, kv::KvCache::Create(model.num_layers(), pages.num_slots(), config.num_kv_heads, config.head_dim, options.kv_dtype));
@@ -48,27 +63,49 @@ Status Runner::CheckSizes(const Batch& batch) const {
   return {};
 }
 
-Status Runner::Run(const Batch& batch) {
+// The metadata of the launch, padded where there are buckets. Ids and features of padding rows are 0.
+Status Runner::BuildLaunch(const Batch& batch) {
+  const attention::Bucket* bucket = batch.sequences.empty() ? nullptr : attention::ChooseBucket(options_.buckets, batch.sequences);
+  launch_ = bucket == nullptr ? &metadata_ : &bucket_metadata_[static_cast<size_t>(bucket - options_.buckets.data())];
+  HAAST_RETURN_IF_ERROR(attention::BuildMetadata(batch.mode, pages_.page_size(), batch.sequences, launch_, bucket));
+  if (bucket == nullptr) return {};
+#ifdef HAAST_CHECKED
   HAAST_RETURN_IF_ERROR(attention::BuildMetadata(batch.mode, pages_.page_size(), batch.sequences, &metadata_));
+  HAAST_RETURN_IF_ERROR(attention::CompareMetadata(metadata_, attention::WithoutPadding(*launch_)));
+#endif
+  padded_ids_.assign(batch.ids.begin(), batch.ids.end());
+  padded_ids_.resize(static_cast<size_t>(bucket->rows), 0);
+  if (batch.features == nullptr) return {};
+  const int64_t width = batch.features_are_taps ? model_.feature_width() : model_.config().hidden_size;
+  padded_features_.assign(batch.features, batch.features + static_cast<int64_t>(batch.ids.size()) * width);
+  padded_features_.resize(static_cast<size_t>(bucket->rows * width), 0.0f);
+  return {};
+}
+
+Status Runner::Run(const Batch& batch) {
   HAAST_RETURN_IF_ERROR(CheckSizes(batch));
-  const int64_t rows = static_cast<int64_t>(batch.ids.size());
+  HAAST_RETURN_IF_ERROR(BuildLaunch(batch));
+  const bool padded = launch_->padded_sequences > 0;
+  const int64_t rows = padded ? launch_->rows() : static_cast<int64_t>(batch.ids.size());
   attention::LaunchShape shape;
   shape.q_rows = shape.kv_rows = shape.out_rows = rows;
+  shape.real_rows = static_cast<int64_t>(batch.ids.size());
   shape.pool_slots = cache_.slots();
-#ifdef HAAST_CHECKED
   shape.page_owner = pages_.owners();
   shape.sequence_owner = batch.owners;
+  if (options_.trace != nullptr && rows > 0) options_.trace->Write(options_.trace_name, *launch_, shape);
+#ifdef HAAST_CHECKED
   logits_.Poison();
   taps_.Poison();
 #endif
-  HAAST_RETURN_IF_ERROR(attention_->Plan(metadata_, shape, model::HeadShapeOf(model_.config(), options_.kv_dtype)));
+  HAAST_RETURN_IF_ERROR(attention_->Plan(*launch_, shape, model::HeadShapeOf(model_.config(), options_.kv_dtype)));
   if (rows == 0) return {};
   arena_.Reset();
   model::ForwardContext context{ops_, pool_, workspace_, arena_, *attention_, layer_caches_};
   model::ForwardArgs args;
   args.rows = rows;
-  args.ids = batch.ids.data();
-  args.features = batch.features;
+  args.ids = padded ? padded_ids_.data() : batch.ids.data();
+  args.features = padded && batch.features != nullptr ? padded_features_.data() : batch.features;
   args.features_are_taps = batch.features_are_taps;
   args.logit_rows = batch.logit_rows;
   args.logits = logits_.as<float>();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/backend.h"
+#include "attention/launch_trace.h"
 #include "attention/metadata_builder.h"
 #include "core/arena.h"
 #include "kv/kv_cache.h"
@@ -21,6 +22,12 @@ struct RunnerOptions {
   int64_t max_logit_rows = 0;  // of those, rows that need logits
   int64_t max_context = 0;     // tokens of one sequence
   DType kv_dtype = DType::kF16;
+  // Fixed shapes, smallest first: a launch is padded to the first one with room for it. For backends that replay captured
+  // launches; on the host for tests, with one thread (attention/metadata_builder.h).
+  std::vector<attention::Bucket> buckets;
+  // Gets every launch before it is checked, under this name; null: none. Outlives the runner.
+  attention::LaunchTrace* trace = nullptr;
+  const char* trace_name = "";
 };
 
 // One launch. Rows are ordered by sequence.
@@ -53,7 +60,7 @@ class Runner {
   const float* carried(int64_t row) const { return carried_.as<float>() + row * model_.config().hidden_size; }
 
   const model::Model& model() const { return model_; }
-  const attention::ForwardMetadata& metadata() const { return metadata_; }
+  const attention::ForwardMetadata& metadata() const { return *launch_; }
   int page_size() const { return pages_.page_size(); }
   kv::KvCache& cache() { return cache_; }
   const RunnerOptions& options() const { return options_; }
@@ -62,6 +69,7 @@ class Runner {
   Runner(model::Model& model, const kernels::Ops& ops, base::ThreadPool& pool, const kv::PagePool& pages, const RunnerOptions& options)
       : model_(model), ops_(ops), pool_(pool), pages_(pages), options_(options) {}
   Status CheckSizes(const Batch& batch) const;
+  Status BuildLaunch(const Batch& batch);
 
   model::Model& model_;
   const kernels::Ops& ops_;
@@ -71,7 +79,11 @@ class Runner {
   kv::KvCache cache_;
   std::vector<attention::LayerCache> layer_caches_;
   std::unique_ptr<attention::Backend> attention_;
-  attention::ForwardMetadata metadata_;
+  attention::ForwardMetadata metadata_;                      // of launches with their own shape
+  std::vector<attention::ForwardMetadata> bucket_metadata_;  // [buckets]: one set of addresses each
+  attention::ForwardMetadata* launch_ = &metadata_;          // the one that the last launch used
+  std::vector<int32_t> padded_ids_;
+  std::vector<float> padded_features_;
   kernels::Workspace workspace_;
   Arena arena_;
   Buffer logits_;   // [max_logit_rows, V]

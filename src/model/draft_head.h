@@ -15,7 +15,7 @@ class DraftHead : public Model {
   int64_t tap_width() const override { return 0; }
   bool carries() const override { return true; }
   // Floats of one token's target features (ForwardArgs::features with features_are_taps).
-  virtual int64_t feature_width() const = 0;
+  int64_t feature_width() const override = 0;
   // Target id of each draft id; empty: the same ids.
   virtual std::span<const int32_t> draft_to_target() const = 0;
 };

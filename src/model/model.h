@@ -39,10 +39,11 @@ class Model {
   virtual ~Model() = default;
   virtual const io::ModelConfig& config() const = 0;
   virtual int num_layers() const = 0;
-  virtual int64_t logits_width() const = 0;       // V: vocabulary, or draft vocabulary
-  virtual int64_t tap_width() const = 0;          // T * H of what it taps; 0: nothing
-  virtual bool carries() const { return false; }  // fills ForwardArgs::carried: draft heads
-  virtual int64_t max_input() const = 0;          // widest input of any product, for the workspace
+  virtual int64_t logits_width() const = 0;            // V: vocabulary, or draft vocabulary
+  virtual int64_t tap_width() const = 0;               // T * H of what it taps; 0: nothing
+  virtual int64_t feature_width() const { return 0; }  // draft heads: floats of a row of taps that they read
+  virtual bool carries() const { return false; }       // fills ForwardArgs::carried: draft heads
+  virtual int64_t max_input() const = 0;               // widest input of any product, for the workspace
   virtual int64_t arena_floats(int64_t rows, int64_t logit_rows) const = 0;
   virtual int64_t bytes_per_pass() const = 0;  // weights a pass of few rows reads
   virtual void Forward(const ForwardArgs& args, ForwardContext& context) = 0;
