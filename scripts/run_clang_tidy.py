@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """clang-tidy over the files that changed, or over all; stops starting new files when the time given is used up.
 
-    scripts/run_clang_tidy.py --build DIR [--since COMMIT | FILE...] [--jobs N] [--seconds S]
+    scripts/run_clang_tidy.py --build DIR [--since COMMIT | --changed-first | FILE...] [--jobs N] [--seconds S]
 
-DIR holds compile_commands.json. With --since, the .cc files that differ from that commit and those that include a differing header by name;
-tests are left out, for GoogleTest's macros trip the checks. Files are taken in an order that rotates with the day, so that a time limit does
-not always skip the same ones. Exits 1 if any finding was printed; says how many files the time limit left out.
+DIR holds compile_commands.json. Changed are the .cc files that differ from a commit and those that include a differing header by name: only
+those with --since; before all others with --changed-first, whose commit is where this branch left origin/main, or the one before HEAD
+(neither known, as in a clone without history: none is first). Files are taken in an order that rotates with the day, so that a time limit
+does not always skip the same ones. Exits 1 for findings; with --changed-first only for those in changed files, while those in other files
+are printed. Says how many files the time limit left out.
 """
 
 import argparse
@@ -21,21 +23,55 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def compiled_files(build):
-    """Own sources in the compilation database, without tests."""
+    """Own sources in the compilation database."""
     entries = json.loads((build / "compile_commands.json").read_text())
     files = {Path(e["directory"], e["file"]).resolve() for e in entries}
-    return sorted(f for f in files if f.suffix == ".cc" and f.is_relative_to(ROOT / "src") and not f.stem.endswith(("_test", "_fuzz")))
+    return sorted(f for f in files if f.suffix == ".cc" and f.is_relative_to(ROOT) and not f.is_relative_to(build.resolve()))
 
 
-def changed_since(commit, files):
-    names = subprocess.run(["git", "-C", ROOT, "diff", "--name-only", commit, "--"], capture_output=True, text=True, check=True).stdout.split()
-    headers = [n.removeprefix("src/").removeprefix("include/") for n in names if n.endswith(".h")]
-    changed = {ROOT / n for n in names}
+def git(*arguments, root=ROOT):
+    """Output lines, or None where git refuses: no repository, no such commit."""
+    result = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
+    return result.stdout.splitlines() if result.returncode == 0 else None
+
+
+def base_commit(root=ROOT):
+    """Where this branch left origin/main; on origin/main itself, or without it, the commit before HEAD; None where history is missing."""
+    head = git("rev-parse", "--verify", "-q", "HEAD", root=root)
+    left = git("merge-base", "origin/main", "HEAD", root=root)
+    if left and left != head:
+        return left[0]
+    before = git("rev-parse", "--verify", "-q", "HEAD~1", root=root)
+    return before[0] if before else None
+
+
+def changed_since(commit, files, root=ROOT):
+    """Those of `files` that differ from `commit` in the work tree, or include a header that does."""
+    names = git("diff", "--name-only", commit, "--", root=root)
+    if names is None:
+        sys.exit(f"run_clang_tidy: no commit {commit} in {root}: expected one that git knows here (a shallow clone knows few)")
+    headers = [n.removeprefix("src/").removeprefix("include/").removeprefix("tests/") for n in names if n.endswith(".h")]
+    changed = {root / n for n in names}
 
     def affected(file):
         text = file.read_text(encoding="utf-8")
         return file in changed or any(f'"{h}"' in text for h in headers)
     return [f for f in files if affected(f)]
+
+
+def rotated(files, day):
+    turn = day % max(len(files), 1)
+    return files[turn:] + files[:turn]
+
+
+def ordered(files, first, day):
+    """`first`, then the other files, each in the rotation of the day."""
+    return rotated(first, day) + [f for f in rotated(files, day) if f not in first]
+
+
+def verdict(bad, first, changed_first):
+    """Exit code for the files with findings."""
+    return 1 if (set(bad) & set(first) if changed_first else bad) else 0
 
 
 def tidy(build, file, deadline):
@@ -51,31 +87,34 @@ def main():
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--since", metavar="COMMIT")
+    parser.add_argument("--changed-first", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args()
     files = compiled_files(args.build)
+    first = []
     if args.files:
         files = [f for f in files if f in {p.resolve() for p in args.files}]
     elif args.since:
         files = changed_since(args.since, files)
-    if files:
-        turn = int(time.time() // 86400) % len(files)
-        files = files[turn:] + files[:turn]
+    elif args.changed_first and (commit := base_commit()):
+        first = changed_since(commit, files)
+    files = ordered(files, first, int(time.time() // 86400))
 
     deadline = time.monotonic() + args.seconds
-    bad, skipped = 0, 0
+    bad, skipped = [], []
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for file, code, text in pool.map(lambda f: tidy(args.build, f, deadline), files):
             if code is None:
-                skipped += 1
+                skipped.append(file)
                 continue
             print(f"clang-tidy {'ok  ' if code == 0 else 'FAIL'} {file.relative_to(ROOT)}", flush=True)
             if code != 0:
-                bad += 1
+                bad.append(file)
                 print(text, flush=True)
-    print(f"run_clang_tidy: {len(files) - skipped} files checked, {bad} with findings, {skipped} left out by the time limit")
-    return 1 if bad else 0
+    print(f"run_clang_tidy: {len(files) - len(skipped)} files checked, {len(bad)} with findings ({len(set(bad) & set(first))} of them changed); "
+          f"the time limit left out {len(skipped)} ({len(set(skipped) & set(first))} of them changed)")
+    return verdict(bad, first, args.changed_first)
 
 
 if __name__ == "__main__":
