@@ -70,7 +70,14 @@ class FileBench {
       if (!speculative) request.speculation.algorithm = SpeculativeAlgorithm::kNone;
       requests.push_back(std::move(request));
     }
+    const EngineStats before = generator_.engine().stats();
     Result<std::vector<Answer>> answers = generator_.RunTogether(requests, wall_seconds);
+    const EngineStats after = generator_.engine().stats();
+    ModeTotals& totals = speculative ? report_.speculative : report_.plain;
+    totals.steps += after.steps - before.steps;
+    totals.target_seconds += after.target_seconds - before.target_seconds;
+    totals.draft_seconds += after.draft_seconds - before.draft_seconds;
+    totals.sample_seconds += after.sample_seconds - before.sample_seconds;
     if (InterruptScope::Interrupted()) return Err(ErrorCode::kCancelled, "interrupted in {}", file_.path);
     if (!answers) return Err(answers.error().code, "{}: prompts {} to {}: {}", file_.path, begin + 1, end, answers.error().message);
     for (size_t i = 0; i < answers->size(); ++i) {
@@ -153,6 +160,25 @@ void AddMode(const ModeTotals& b, ModeTotals* a) {
   add(b.tps, &a->tps);
   add(b.decode_tps, &a->decode_tps);
   a->tokens += b.tokens;
+  a->steps += b.steps;
+  a->target_seconds += b.target_seconds;
+  a->draft_seconds += b.draft_seconds;
+  a->sample_seconds += b.sample_seconds;
+}
+
+Json StepJson(const ModeTotals& mode) {
+  const double steps = static_cast<double>(mode.steps);
+  return {{"steps", mode.steps},
+          {"target_ms", 1e3 * Ratio(mode.target_seconds, steps)},
+          {"draft_ms", 1e3 * Ratio(mode.draft_seconds, steps)},
+          {"sample_ms", 1e3 * Ratio(mode.sample_seconds, steps)}};
+}
+
+std::string StepText(const char* name, const ModeTotals& mode) {
+  const double steps = static_cast<double>(mode.steps);
+  return fmt::format("  {:<16} target {:.2f} ms, draft {:.2f} ms, sampling {:.2f} ms a step\n", name,
+                     1e3 * Ratio(mode.target_seconds, steps), 1e3 * Ratio(mode.draft_seconds, steps),
+                     1e3 * Ratio(mode.sample_seconds, steps));
 }
 
 Json FileJson(const FileReport& file) {
@@ -166,6 +192,8 @@ Json FileJson(const FileReport& file) {
           {"plain_decode_tps", SpreadJson(SpreadOf(file.plain.decode_tps))},
           {"speculative_decode_tps", SpreadJson(SpreadOf(file.speculative.decode_tps))},
           {"decode_speedup", file.decode_speedup()},
+          {"plain_step", StepJson(file.plain)},
+          {"speculative_step", StepJson(file.speculative)},
           {"rounds", file.speculation.rounds},
           {"drafted", file.speculation.drafted},
           {"accepted", file.speculation.accepted},
@@ -183,6 +211,7 @@ std::string FileText(const FileReport& file) {
   };
   text += line("tokens/s", file.plain.tps, file.speculative.tps, file.speedup());
   text += line("decode tokens/s", file.plain.decode_tps, file.speculative.decode_tps, file.decode_speedup());
+  text += StepText("plain step", file.plain) + StepText("speculative step", file.speculative);
   text += fmt::format("  tau {:.3f} over {} rounds, accepted by position", file.speculation.tau(), file.speculation.rounds);
   for (const double share : PositionAcceptance(file.speculation)) text += fmt::format(" {:.1f}%", 100.0 * share);
   if (file.different == 0) return text + "\n  tokens identical with speculation on and off\n";

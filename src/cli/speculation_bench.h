@@ -21,6 +21,11 @@ struct ModeTotals {
   std::vector<double> tps;         // [repeats] generated tokens / wall seconds
   std::vector<double> decode_tps;  // [repeats] tokens after the first / sum of the requests' decode seconds
   int64_t tokens = 0;              // of one repeat
+  // Where the engine's time went, per step, over all repeats.
+  int64_t steps = 0;
+  double target_seconds = 0.0;
+  double draft_seconds = 0.0;
+  double sample_seconds = 0.0;
 };
 
 struct FileReport {
