@@ -182,6 +182,38 @@ TEST_F(EngineTest, LogprobsAreRawAndSorted) {
   }
 }
 
+// What the target says of each prompt token is what it says of that token when it generates it.
+TEST_F(EngineTest, PromptLogprobsAreThoseOfTheTarget) {
+  auto engine = MustCreate(options_);
+  const Answer generated = RunRequests(*engine, {request_})[0];
+  Request request = request_;
+  request.prompt.insert(request.prompt.end(), generated.tokens.begin(), generated.tokens.end());
+  request.prompt_logprobs = 3;
+  request.max_tokens = 1;
+  const Answer answer = RunRequests(*engine, {request})[0];
+  ASSERT_EQ(answer.prompt.size(), request.prompt.size() - 1);
+  for (size_t i = 0; i < answer.prompt.size(); ++i) {
+    EXPECT_EQ(answer.prompt[i].token, request.prompt[i + 1]);
+    EXPECT_EQ(answer.prompt[i].top.size(), 3u);
+    const size_t prompt = request_.prompt.size() - 1;
+    if (i >= prompt) {
+      EXPECT_EQ(answer.prompt[i].logprob, generated.logprobs[i - prompt]);
+    }
+  }
+  request.prompt = {5};
+  EXPECT_TRUE(RunRequests(*engine, {request})[0].prompt.empty()) << "nothing comes before the first token";
+}
+
+TEST_F(EngineTest, MinTokensHoldTheEndBack) {
+  auto engine = MustCreate(options_);
+  request_.eos_ids = {RunRequests(*engine, {request_})[0].tokens[0]};
+  EXPECT_EQ(RunRequests(*engine, {request_})[0].tokens.size(), 1u);
+  request_.min_tokens = 5;
+  const Answer plain = RunRequests(*engine, {request_})[0];
+  EXPECT_GE(plain.tokens.size(), 6u);
+  ExpectSameBits(plain, RunRequests(*engine, {Drafted()})[0], "drafted");
+}
+
 TEST_F(EngineTest, CancelsWaitingAndRunningRequests) {
   options_.max_batch = 1;
   auto engine = MustCreate(options_);
@@ -243,6 +275,10 @@ TEST_F(EngineTest, RefusesWhatCanNeverRunAndHarmsNobody) {
       {"max_tokens = 0", [](Request* r) { r->max_tokens = 0; }},
       {"max_tokens = -9223372036854775808", [](Request* r) { r->max_tokens = INT64_MIN; }},
       {"logprobs = 21", [](Request* r) { r->logprobs = 21; }},
+      {"prompt_logprobs = -2: expected -1 (none) to 20", [](Request* r) { r->prompt_logprobs = -2; }},
+      {"min_tokens = 41: expected 0 to max_tokens, which is 40", [](Request* r) { r->min_tokens = 41; }},
+      {"min_tokens = -1", [](Request* r) { r->min_tokens = -1; }},
+      {"logit_bias of token 320 is 1", [](Request* r) { r->sampling.logit_bias = {{320, 1.0f}}; }},
       {"= 64: expected 1 to 63", [](Request* r) { r->speculation = {SpeculativeAlgorithm::kEagle3, 64}; }},
       {"= 0: expected 1 to 63", [](Request* r) { r->speculation = {SpeculativeAlgorithm::kEagle3, 0}; }},
       {"temperature", [](Request* r) { r->sampling.temperature = NAN; }},

@@ -213,6 +213,50 @@ TEST_P(Exactness, EveryDrafterInOneBatch) {
   }
 }
 
+// Penalties, biases, filters, minimum lengths and prompt logprobs, all at once: each position sees the tokens accepted before it.
+TEST_P(Exactness, EverySamplingParameter) {
+  std::vector<Request> requests = requests_;
+  const int vocab = GetParam().llama.vocab;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    Request& request = requests[i];
+    request.sampling.repetition_penalty = i % 2 == 0 ? 1.1f : 0.9f;
+    request.sampling.frequency_penalty = 0.3f * static_cast<float>(i % 3) - 0.3f;
+    request.sampling.presence_penalty = i % 4 == 0 ? 0.2f : -0.1f;
+    request.sampling.logit_bias = {{static_cast<int32_t>(i) + 3, 2.0f}, {static_cast<int32_t>(i) + 9, -100.0f}};
+    if (i % 3 == 1) request.sampling.top_k = 20;
+    if (i % 3 == 2) request.sampling.top_p = 0.8f;
+    if (i % 2 == 1) request.sampling.min_p = 0.02f;
+    for (int32_t id = 0; id < vocab; id += 5) request.eos_ids.push_back(id);
+    request.min_tokens = 12;
+    request.prompt_logprobs = i % 3 == 0 ? -1 : 0;
+  }
+  std::vector<Answer> reference;
+  {
+    auto engine = MustCreate(options_);
+    for (const Request& request : requests) reference.push_back(RunRequests(*engine, {request})[0]);
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_GE(reference[i].tokens.size(), 12u);
+    EXPECT_EQ(reference[i].prompt.size(), requests[i].prompt_logprobs < 0 ? 0 : requests[i].prompt.size() - 1);
+  }
+  const SpeculationParams kinds[] = {{SpeculativeAlgorithm::kEagle3, 7}, {SpeculativeAlgorithm::kEagle3, 20, 4, 4}};
+  for (const int batch : {1, 6}) {
+    EngineOptions options = options_;
+    options.max_batch = batch;
+    options.prefill_chunk = 50;
+    auto engine = MustCreate(options);
+    for (const SpeculationParams& kind : kinds) {
+      for (Request& request : requests) request.speculation = kind;
+      const std::vector<Answer> answers = RunRequests(*engine, requests);
+      for (size_t i = 0; i < answers.size(); ++i) {
+        ExpectSameBits(
+            reference[i], answers[i],
+            "batch of " + std::to_string(batch) + ", " + std::to_string(kind.num_draft_tokens) + " drafts, request " + std::to_string(i));
+      }
+    }
+  }
+}
+
 TEST_P(Exactness, OtherKernelsGiveTheirOwnExactness) {
   EngineOptions options = options_;
   options.backend = "ref";
@@ -241,9 +285,9 @@ TEST_P(Exactness, TheModelItselfAsDraftModelIsAlwaysRight) {
   options.draft_model = options.model;
   auto engine = MustCreate(options);
   std::vector<Request> requests = requests_;
-  for (Request& request : requests) {
-    request.sampling.temperature = 0.0f;
-    request.speculation = {SpeculativeAlgorithm::kDraftModel, 4};
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sampling.temperature = 0.7f * static_cast<float>(i);  // above 0: both draw with the same noise
+    requests[i].speculation = {SpeculativeAlgorithm::kDraftModel, 4};
   }
   RunRequests(*engine, requests);
   const SpeculationStats stats = engine->stats().speculation;

@@ -323,6 +323,8 @@ TEST_F(PagingTest, RandomMixesKeepEveryBit) {
   for (int i = 0; i < 24; ++i) {
     Request request = MakeRequest(8 + static_cast<int>(random() % 60), 4 + static_cast<int>(random() % 30), random() % 3);
     request.sampling.seed = i;
+    request.sampling.frequency_penalty = i % 3 == 0 ? 0.4f : 0.0f;
+    request.prompt_logprobs = i % 8 == 0 ? 0 : -1;
     request.speculation = RandomSpeculation(random);
     requests.push_back(request);
   }

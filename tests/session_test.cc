@@ -57,6 +57,7 @@ class SessionTest : public ::testing::Test {
       answer->tokens.push_back(token.token);
       answer->logprobs.push_back(token.logprob);
     }
+    answer->prompt.insert(answer->prompt.end(), event.prompt.begin(), event.prompt.end());
     answer->finish = event.finish;
     answer->error = event.error;
     answer->speculation = event.speculation;
@@ -97,6 +98,13 @@ class SessionTest : public ::testing::Test {
 // Saved before every step of its life, waiting, in the middle of its prompt, decoding; resumed in a new engine.
 TEST_F(SessionTest, ResumedAnswersEqualUninterruptedOnes) {
   options_.prefill_chunk = 20;
+  request_.sampling.repetition_penalty = 1.2f;
+  request_.sampling.frequency_penalty = 0.3f;
+  request_.sampling.presence_penalty = -0.2f;
+  request_.sampling.logit_bias = {{7, 2.0f}, {8, -3.0f}};
+  request_.eos_ids = {9};
+  request_.min_tokens = 30;
+  request_.prompt_logprobs = 0;
   for (const SpeculativeAlgorithm algorithm :
        {SpeculativeAlgorithm::kNone, SpeculativeAlgorithm::kEagle3, SpeculativeAlgorithm::kDraftModel, SpeculativeAlgorithm::kNgram}) {
     request_.speculation.algorithm = algorithm;

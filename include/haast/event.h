@@ -20,7 +20,7 @@ struct TokenLogprob {
 struct TokenOutput {
   int32_t token = 0;
   bool from_draft = false;        // an accepted draft; false: drawn by the target alone (plain, or a round's bonus token)
-  float logprob = 0.0f;           // raw log-softmax of the target, where the request asked for logprobs
+  float logprob = 0.0f;           // raw log-softmax of the target, before all that SamplingParams changes; where logprobs were asked for
   std::vector<TokenLogprob> top;  // most likely first
 };
 
@@ -49,6 +49,7 @@ struct RequestTimings {
 struct Event {
   RequestId request = 0;
   std::vector<TokenOutput> tokens;  // new tokens in order
+  std::vector<TokenOutput> prompt;  // with the first token, where prompt_logprobs were asked for: the prompt from its second token on
   std::vector<int32_t> drafts;      // what was drafted for this round, in the order of the verified rows
   std::vector<int32_t> parents;     // [drafts] draft that each hangs under, -1: the newest token; empty for a chain
   std::vector<int32_t> accepted;    // indices of the drafts that were accepted and emitted, in order

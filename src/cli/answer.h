@@ -14,6 +14,7 @@ namespace haast::cli {
 struct Answer {
   std::string text;                 // without special tokens and without the stop string that ended it
   std::vector<TokenOutput> tokens;  // everything emitted, an end token included
+  std::vector<TokenOutput> prompt;  // logprobs of the prompt from its second token on, where they were asked for
   FinishReason finish = FinishReason::kNone;
   std::string error;  // with FinishReason::kError
   SpeculationStats speculation;

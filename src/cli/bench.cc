@@ -160,6 +160,7 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
     SpeculationBenchOptions bench;
     bench.request.sampling = ToSampling(flags.sampling);
     bench.request.max_tokens = flags.sampling.max_tokens;
+    bench.request.min_tokens = flags.sampling.min_tokens;
     bench.request.ignore_eos = flags.sampling.ignore_eos;
     bench.repeats = flags.steps.repeats;
     bench.concurrency = flags.concurrency;

@@ -75,6 +75,7 @@ class Chat {
     request.sampling = ToSampling(flags_.sampling);
     request.speculation = ToSpeculation(flags_.model, generator_.engine().draft());
     request.max_tokens = flags_.sampling.max_tokens;
+    request.min_tokens = flags_.sampling.min_tokens;
     request.ignore_eos = flags_.sampling.ignore_eos;
     AnswerPrinter printer(streams_.out, generator_, flags_.show_drafts);
     return generator_.Run(request, [&](const Event& event, const StepText& text) { return printer.Show(event, text); });

@@ -51,6 +51,23 @@ CLI::Validator Real(double min, double max, bool above) {
   });
 }
 
+std::optional<TokenBias> ParseTokenBias(const std::string& text) {
+  const size_t equals = text.find('=');
+  TokenBias entry{};
+  if (equals == std::string::npos || !ParseAll(text.substr(0, equals), &entry.token) || !ParseAll(text.substr(equals + 1), &entry.bias)) {
+    return std::nullopt;
+  }
+  if (entry.token < 0 || !(std::abs(entry.bias) <= 100.0f)) return std::nullopt;
+  return entry;
+}
+
+CLI::Validator TokenBiasText() {
+  return Named("ID=BIAS", [](std::string& text) -> std::string {
+    if (ParseTokenBias(text)) return {};
+    return fmt::format("expected a token id, = and a number from -100 to 100, got '{}'", text);
+  });
+}
+
 CLI::Validator OneOf(std::vector<std::string> words) {
   return Named(fmt::format("{}", fmt::join(words, "|")), [words](std::string& text) -> std::string {
     if (std::find(words.begin(), words.end(), text) != words.end()) return {};

@@ -3,8 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "haast/request.h"
 
 namespace haast::cli {
 
@@ -14,6 +17,10 @@ CLI::Validator WholeNumber(int64_t min, int64_t max);
 CLI::Validator Seed();
 // A finite number from `min` to `max`; with `above`, greater than `min`.
 CLI::Validator Real(double min, double max, bool above = false);
+// "ID=BIAS": a token id and a number from -100 to 100.
+CLI::Validator TokenBiasText();
+// The value of such a text; nothing where it is none.
+std::optional<TokenBias> ParseTokenBias(const std::string& text);
 // One of these words.
 CLI::Validator OneOf(std::vector<std::string> words);
 

@@ -90,6 +90,17 @@ TEST_F(FlagsTest, AllValuesArrive) {
                        "0.9",
                        "--min-p",
                        "0.1",
+                       "--repetition-penalty",
+                       "1.25",
+                       "--frequency-penalty",
+                       "-0.5",
+                       "--presence-penalty",
+                       "1.5",
+                       "--logit-bias",
+                       "7=-2.5",
+                       "--logit-bias=12=100",
+                       "--min-tokens",
+                       "4",
                        "--seed",
                        "18446744073709551615",
                        "--max-tokens",
@@ -118,6 +129,15 @@ TEST_F(FlagsTest, AllValuesArrive) {
   EXPECT_EQ(sampling.top_k, 5);
   EXPECT_EQ(sampling.top_p, 0.9f);
   EXPECT_EQ(sampling.min_p, 0.1f);
+  EXPECT_EQ(sampling.repetition_penalty, 1.25f);
+  EXPECT_EQ(sampling.frequency_penalty, -0.5f);
+  EXPECT_EQ(sampling.presence_penalty, 1.5f);
+  ASSERT_EQ(sampling.logit_bias.size(), 2u);
+  EXPECT_EQ(sampling.logit_bias[0].token, 7);
+  EXPECT_EQ(sampling.logit_bias[0].bias, -2.5f);
+  EXPECT_EQ(sampling.logit_bias[1].token, 12);
+  EXPECT_EQ(sampling.logit_bias[1].bias, 100.0f);
+  EXPECT_EQ(sampling_.min_tokens, 4);
   EXPECT_EQ(sampling.seed, UINT64_MAX);
   EXPECT_EQ(sampling_.max_tokens, 12);
   EXPECT_TRUE(sampling_.ignore_eos);
@@ -146,6 +166,13 @@ TEST_F(FlagsTest, HostileNumbersAreRefused) {
   ExpectRefused({"--temperature", "1e999"}, "got '1e999'");
   ExpectRefused({"--top-p", "0"}, "expected a number above 0 and at most 1, got '0'");
   ExpectRefused({"--min-p", "1.5"}, "got '1.5'");
+  ExpectRefused({"--repetition-penalty", "0"}, "expected a number above 0 and at most 100, got '0'");
+  ExpectRefused({"--frequency-penalty", "2.1"}, "expected a number from -2 and at most 2, got '2.1'");
+  ExpectRefused({"--presence-penalty", "nan"}, "got 'nan'");
+  ExpectRefused({"--min-tokens", "-1"}, "got '-1'");
+  for (const char* bad : {"7", "=1", "7=", "7=x", "-7=1", "7=100.5", "7=nan", "a=1", "7=1=2", "99999999999=1"}) {
+    ExpectRefused({"--logit-bias", bad}, std::string("expected a token id, = and a number from -100 to 100, got '") + bad + "'");
+  }
   ExpectRefused({"--num-draft-tokens", "64"}, "expected a whole number from 0 to 63, got '64'");
   ExpectRefused({"--num-draft-tokens", "0x4"}, "got '0x4'");
 }

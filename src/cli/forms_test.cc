@@ -70,8 +70,7 @@ TEST(JsonTest, LogprobsOfTokensAndTheirRivals) {
   Answer answer;
   answer.tokens.push_back({.token = 7, .logprob = -0.25f, .top = {{7, -0.25f}, {9, -2.0f}}});
   const auto text = [](int32_t token) { return "t" + std::to_string(token); };
-  EXPECT_EQ(LogprobsJson(answer, false, text), nullptr);
-  EXPECT_EQ(Dump(LogprobsJson(answer, true, text)),
+  EXPECT_EQ(Dump(LogprobsJson(answer.tokens, text)),
             "[{\"token_id\":7,\"token\":\"t7\",\"logprob\":-0.25,\"top\":[{\"token_id\":7,\"token\":\"t7\",\"logprob\":-0.25},"
             "{\"token_id\":9,\"token\":\"t9\",\"logprob\":-2.0}]}]\n");
 }

@@ -24,6 +24,7 @@ struct GenerateFlags {
   std::string system;
   std::vector<std::string> stops;
   int logprobs = -1;
+  int prompt_logprobs = -1;
   bool raw = false;
   bool json = false;
   bool compare = false;
@@ -50,6 +51,10 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
       ->allow_extra_args(false)
       ->group("Sampling");
   app.add_option("--logprobs", flags.logprobs, "with --json: log-probabilities of each token and of the N most likely; -1: none")
+      ->transform(WholeNumber(-1, 20))
+      ->capture_default_str()
+      ->group("Sampling");
+  app.add_option("--prompt-logprobs", flags.prompt_logprobs, "with --json: the same for the prompt's tokens; -1: none")
       ->transform(WholeNumber(-1, 20))
       ->capture_default_str()
       ->group("Sampling");
@@ -112,7 +117,9 @@ Result<TextRequest> MakeRequest(const Generator& generator, const GenerateFlags&
   request.speculation = ToSpeculation(flags.model, generator.engine().draft());
   request.max_tokens = flags.sampling.max_tokens;
   request.ignore_eos = flags.sampling.ignore_eos;
+  request.min_tokens = flags.sampling.min_tokens;
   request.logprobs = flags.logprobs;
+  request.prompt_logprobs = flags.prompt_logprobs;
   return request;
 }
 
@@ -120,7 +127,8 @@ Json AnswerJson(const Generator& generator, const TextRequest& request, const An
   const auto token_text = [&](int32_t token) { return generator.TokenText(token); };
   return {{"text", answer.text},
           {"token_ids", answer.token_ids()},
-          {"logprobs", LogprobsJson(answer, request.logprobs >= 0, token_text)},
+          {"logprobs", request.logprobs < 0 ? Json() : LogprobsJson(answer.tokens, token_text)},
+          {"prompt_logprobs", request.prompt_logprobs < 0 ? Json() : LogprobsJson(answer.prompt, token_text)},
           {"finish_reason", FinishReasonName(answer.finish)},
           {"timings", TimingsJson(answer.timings, generator.load_seconds())},
           {"speculation", SpeculationJson(answer.speculation, request.speculation)}};

@@ -24,6 +24,7 @@ AnswerBuilder::AnswerBuilder(const text::Tokenizer& tokenizer, std::shared_ptr<c
 
 StepText AnswerBuilder::Add(const Event& event) {
   StepText step;
+  answer_.prompt.insert(answer_.prompt.end(), event.prompt.begin(), event.prompt.end());
   for (const TokenOutput& output : event.tokens) {
     answer_.tokens.push_back(output);
     step.pieces.push_back(matcher_.Push(decoder_.Push(output.token)).text);
@@ -75,9 +76,11 @@ Result<RequestId> Generator::Submit(const TextRequest& text_request) {
   request.sampling = text_request.sampling;
   request.speculation = text_request.speculation;
   request.logprobs = text_request.logprobs;
+  request.prompt_logprobs = text_request.prompt_logprobs;
   if (!text_request.ignore_eos) request.eos_ids = eos_ids_;
   const int64_t room = engine_->options().max_context - static_cast<int64_t>(request.prompt.size());
   request.max_tokens = std::min(text_request.max_tokens, std::max<int64_t>(room, 1));
+  request.min_tokens = std::min(text_request.min_tokens, std::max<int64_t>(room, 1));
   if (text_request.stops != nullptr && !text_request.stops->stops().empty()) {
     request.constraint = std::make_shared<text::StopConstraint>(*tokenizer_, text_request.stops, /*skip_special=*/true);
   }

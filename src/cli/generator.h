@@ -22,7 +22,9 @@ struct TextRequest {
   SamplingParams sampling;
   SpeculationParams speculation;
   int64_t max_tokens = 256;  // cut to what the context leaves after the prompt
+  int64_t min_tokens = 0;    // likewise
   int logprobs = -1;
+  int prompt_logprobs = -1;
   bool ignore_eos = false;
   std::shared_ptr<const text::StopSet> stops;  // null: none
 };

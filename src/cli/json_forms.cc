@@ -35,10 +35,9 @@ Json TimingsJson(const RequestTimings& timings, double load_seconds) {
           {"tokens_per_second", DecodeTokensPerSecond(timings)}};
 }
 
-Json LogprobsJson(const Answer& answer, bool asked, const TokenText& token_text) {
-  if (!asked) return nullptr;
+Json LogprobsJson(std::span<const TokenOutput> tokens, const TokenText& token_text) {
   Json entries = Json::array();
-  for (const TokenOutput& output : answer.tokens) {
+  for (const TokenOutput& output : tokens) {
     Json entry = TokenJson({output.token, output.logprob}, token_text);
     Json top = Json::array();
     for (const TokenLogprob& candidate : output.top) top.push_back(TokenJson(candidate, token_text));

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "cli/answer.h"
@@ -20,8 +21,8 @@ using TokenText = std::function<std::string(int32_t)>;
 // "speculation" of an answer: counters; zeros for plain decoding.
 Json SpeculationJson(const SpeculationStats& stats, const SpeculationParams& params);
 Json TimingsJson(const RequestTimings& timings, double load_seconds);
-// One entry a token: {token_id, token, logprob, top: [{token_id, token, logprob}]}; null where none were asked for.
-Json LogprobsJson(const Answer& answer, bool asked, const TokenText& token_text);
+// One entry a token: {token_id, token, logprob, top: [{token_id, token, logprob}]}.
+Json LogprobsJson(std::span<const TokenOutput> tokens, const TokenText& token_text);
 Json SpreadJson(const Spread& spread);
 Json ModelJson(const ModelInfo& info);
 // Everything RunBench measured, without "speculation".

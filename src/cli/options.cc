@@ -75,10 +75,28 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--min-p", flags.min_p, "keep tokens at least this likely relative to the likeliest; 0: off")
       ->transform(Real(0.0, 1.0))
       ->group(group);
+  app.add_option("--repetition-penalty", flags.repetition_penalty, "above 1: less of every token of prompt and answer; 1: off")
+      ->transform(Real(0.0, 100.0, /*above=*/true))
+      ->group(group);
+  app.add_option("--frequency-penalty", flags.frequency_penalty, "above 0: less of a token for each time the answer has it")
+      ->transform(Real(-2.0, 2.0))
+      ->group(group);
+  app.add_option("--presence-penalty", flags.presence_penalty, "above 0: less of the tokens that the answer has")
+      ->transform(Real(-2.0, 2.0))
+      ->group(group);
   app.add_option("--seed", flags.seed, "the same seed gives the same answer, with speculation on or off")->transform(Seed())->group(group);
   app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")->transform(WholeNumber(1, int64_t{1} << 30))->group(group);
+  app.add_option("--min-tokens", flags.min_tokens, "no end-of-answer token before so many tokens")
+      ->transform(WholeNumber(0, int64_t{1} << 30))
+      ->group(group);
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on after an end-of-answer token")->group(group);
   app.option_defaults()->always_capture_default(false);
+  app.add_option("--logit-bias", flags.logit_bias, "ID=BIAS: added to the logit of token ID, -100 to 100; may be given several times")
+      ->transform(TokenBiasText())
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->group(group);
 }
 
 bool SpeculationOff(const ModelFlags& flags) { return flags.no_speculation || flags.algorithm == "none"; }
@@ -140,7 +158,16 @@ SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head) 
 }
 
 SamplingParams ToSampling(const SamplingFlags& flags) {
-  return {.temperature = flags.temperature, .top_k = flags.top_k, .top_p = flags.top_p, .min_p = flags.min_p, .seed = flags.seed};
+  SamplingParams params{.temperature = flags.temperature,
+                        .top_k = flags.top_k,
+                        .top_p = flags.top_p,
+                        .min_p = flags.min_p,
+                        .repetition_penalty = flags.repetition_penalty,
+                        .frequency_penalty = flags.frequency_penalty,
+                        .presence_penalty = flags.presence_penalty,
+                        .seed = flags.seed};
+  for (const std::string& entry : flags.logit_bias) params.logit_bias.push_back(ParseTokenBias(entry).value());
+  return params;
 }
 
 std::optional<int> Parse(CLI::App& app, const std::vector<std::string>& args, Output& out, Output& err) {

@@ -38,8 +38,13 @@ struct SamplingFlags {
   int top_k = 0;
   float top_p = 1.0f;
   float min_p = 0.0f;
+  float repetition_penalty = 1.0f;
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
+  std::vector<std::string> logit_bias;  // "ID=BIAS"
   uint64_t seed = 0;
   int64_t max_tokens = 256;
+  int64_t min_tokens = 0;
   bool ignore_eos = false;
 };
 

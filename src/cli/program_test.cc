@@ -69,10 +69,16 @@ TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
   EXPECT_GT(speculation["tau"], 1.0);
   EXPECT_EQ(speculation["position_acceptance"].size(), 3u);
   EXPECT_TRUE(GenerateJson({"hello"})["logprobs"].is_null());
+  EXPECT_TRUE(GenerateJson({"hello"})["prompt_logprobs"].is_null());
+  const json prompt = GenerateJson({"--prompt-logprobs", "1", "hello there"});
+  EXPECT_EQ(prompt["prompt_logprobs"].size(), prompt["timings"]["prompt_tokens"].get<size_t>() - 1);
+  EXPECT_EQ(prompt["prompt_logprobs"][0]["top"].size(), 1u);
 }
 
 TEST_F(ProgramTest, SpeculationChangesNothingButSpeed) {
-  for (const Args& sampling : {Args{}, Args{"--temperature", "1", "--seed", "7", "--top-p", "0.9"}}) {
+  for (const Args& sampling : {Args{}, Args{"--temperature", "1", "--seed", "7", "--top-p", "0.9"},
+                               Args{"--temperature", "1", "--repetition-penalty", "1.3", "--frequency-penalty", "0.5", "--presence-penalty",
+                                    "0.5", "--logit-bias", "40=5", "--min-tokens", "9"}}) {
     const json on = GenerateJson(sampling + Args{"--logprobs", "3", "hello there"});
     const json off = GenerateJson(sampling + Args{"--logprobs", "3", "--no-speculation", "hello there"});
     EXPECT_EQ(on["token_ids"], off["token_ids"]);

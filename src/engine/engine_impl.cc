@@ -123,7 +123,11 @@ Status EngineImpl::RunTarget() {
   logit_rows_.clear();
   std::vector<int64_t> pending;
   pending.reserve(running_.size());
-  for (const auto& sequence : running_) pending.push_back(sequence->pending());
+  for (const auto& sequence : running_) {
+    // Logits on every row: no more than a tree may have.
+    const int64_t most = sequence->wants_prompt_logprobs() ? kMaxDraftTokens + 1 : sequence->pending();
+    pending.push_back(std::min(sequence->pending(), most));
+  }
   const std::vector<int64_t> rows = AssignRows(pending, options_.prefill_chunk);
   bool any_prompt = false;
   bool any_drafts = false;
@@ -131,11 +135,16 @@ Status EngineImpl::RunTarget() {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (rows[i] == 0) continue;
-    Share share{&sequence, rows[i], static_cast<int64_t>(ids_.size()), -1, {}};
+    Share share{&sequence, rows[i], static_cast<int64_t>(ids_.size()), -1, -1, {}};
     const auto first = sequence.tokens.begin() + sequence.kv.length();
     ids_.insert(ids_.end(), first, first + rows[i]);
     const std::vector<int32_t>& drafts = sequence.tree.drafts;
-    if (rows[i] == pending[i]) {
+    if (sequence.wants_prompt_logprobs() && sequence.pending() > 1) {
+      share.prompt_logit = static_cast<int64_t>(logit_rows_.size());
+      const int64_t last = rows[i] == sequence.pending() ? rows[i] - 1 : rows[i];  // the prompt's last row is drawn from
+      for (int64_t j = 0; j < last; ++j) logit_rows_.push_back(static_cast<int32_t>(share.first_row + j));
+    }
+    if (rows[i] == sequence.pending()) {
       share.first_logit = static_cast<int64_t>(logit_rows_.size());
       for (size_t j = 0; j <= drafts.size(); ++j) logit_rows_.push_back(static_cast<int32_t>(ids_.size() - 1 + j));
     }
@@ -165,6 +174,7 @@ bool EngineImpl::Emit(Sequence* sequence, int64_t logit, int32_t token, bool fro
   if (request.logprobs >= 0) sampling::FillLogprobs(models_.target_runner->logits(logit), request.logprobs, *models_.ops, &output);
   event->tokens.push_back(std::move(output));
   sequence->tokens.push_back(token);
+  sequence->edits.Advance(token);
   if (request.constraint) request.constraint->Advance(token);
   const bool eos = std::find(request.eos_ids.begin(), request.eos_ids.end(), token) != request.eos_ids.end();
   if (eos || (request.constraint && request.constraint->finished())) {
@@ -223,21 +233,45 @@ DrafterStats* EngineImpl::StatsOf(const spec::Drafter& drafter) {
   return &*found;
 }
 
+// What the target says of the prompt tokens after the share's rows, which have not been committed yet.
+void EngineImpl::ReadPromptLogprobs(const Share& share) {
+  Sequence& sequence = *share.sequence;
+  const Request& request = sequence.request;
+  for (int64_t j = 0; j < share.rows; ++j) {
+    const size_t next = static_cast<size_t>(sequence.kv.length() + j) + 1;
+    // The last row is drawn from; a prompt that is run again has said the rest before.
+    if (next >= request.prompt.size() || next <= sequence.prompt_logprobs.size()) continue;
+    TokenOutput output{.token = request.prompt[next]};
+    sampling::FillLogprobs(models_.target_runner->logits(share.prompt_logit + j), request.prompt_logprobs, *models_.ops, &output);
+    sequence.prompt_logprobs.push_back(std::move(output));
+  }
+}
+
+// The logits of the next position after all edits and masks; valid until the next call.
+std::span<const float> EngineImpl::LogitsToDraw(const Sequence& sequence, int64_t logit) {
+  const std::span<const float> logits = models_.target_runner->logits(logit);
+  const auto& constraint = sequence.request.constraint;
+  const bool masked = constraint && constraint->NeedsMask();
+  if (!masked && !sequence.edits.active()) return logits;
+  std::copy(logits.begin(), logits.end(), sampler_.logits.begin());
+  sequence.edits.Apply(sampler_.logits);
+  if (masked) constraint->Mask(sampler_.logits);
+  return sampler_.logits;
+}
+
 // Keeps what the target agrees with, commits its KV, counts it.
 void EngineImpl::Accept(Share* share, Event* event) {
   Sequence& sequence = *share->sequence;
   const Request& request = sequence.request;
   const spec::DraftTree& tree = sequence.tree;
-  if (sequence.generated() == 0) sequence.first_token = base::NowSeconds();
+  if (sequence.generated() == 0) {
+    sequence.first_token = base::NowSeconds();
+    event->prompt = std::move(sequence.prompt_logprobs);
+  }
   int newest = 0;  // row whose token was drawn last
   auto draw = [&](int row, int) {
     newest = row;
-    std::span<const float> logits = models_.target_runner->logits(share->first_logit + row);
-    if (request.constraint && request.constraint->NeedsMask()) {
-      std::copy(logits.begin(), logits.end(), sampler_.logits.begin());
-      request.constraint->Mask(sampler_.logits);
-      logits = sampler_.logits;
-    }
+    const std::span<const float> logits = LogitsToDraw(sequence, share->first_logit + row);
     return sampling::SampleToken(logits, request.sampling, static_cast<int64_t>(sequence.tokens.size()), *models_.ops, &sampler_);
   };
   auto emit = [&](int32_t token, bool from_draft) { return Emit(&sequence, share->first_logit + newest, token, from_draft, event); };
@@ -338,6 +372,7 @@ std::vector<Event> EngineImpl::Step() {
     return events;
   }
   for (Share& share : shares_) {
+    if (share.prompt_logit >= 0) ReadPromptLogprobs(share);
     if (share.first_logit < 0) {
       share.sequence->kv.Commit(share.sequence->kv.length() + share.rows, models_.pages->page_size());
       continue;

@@ -48,7 +48,8 @@ class EngineImpl final : public Engine {
     Sequence* sequence;
     int64_t rows;           // committed tokens that get their KV now
     int64_t first_row;      // of the launch
-    int64_t first_logit;    // -1: the prompt goes on, no logits
+    int64_t first_logit;    // of the rows that tokens are drawn from; -1: the prompt goes on
+    int64_t prompt_logit;   // of `rows` prompt rows whose logprobs are asked for; -1: none
     std::vector<int> kept;  // verified rows that were accepted, the root first (AcceptResult::rows)
   };
 
@@ -61,6 +62,8 @@ class EngineImpl final : public Engine {
   spec::Drafter* DrafterOf(const Sequence& sequence) const;  // null where it does not speculate
   spec::TreeShape WantedShape(const Sequence& sequence);
   Status RunTarget();
+  void ReadPromptLogprobs(const Share& share);
+  std::span<const float> LogitsToDraw(const Sequence& sequence, int64_t logit);
   void Accept(Share* share, Event* event);
   void CommitRows(const Share& share);
   DrafterStats* StatsOf(const spec::Drafter& drafter);

@@ -42,7 +42,7 @@ bool EngineImpl::Start(Sequence* sequence) {
   const int64_t tokens = static_cast<int64_t>(sequence->tokens.size());
   sequence->kv = kv::KvSeq(next_owner_);
   sequence->listed_pages = 0;
-  if (prefix_) {
+  if (prefix_ && !sequence->wants_prompt_logprobs()) {
     const int kind = DraftKind(*sequence);
     std::vector<int32_t> pages = prefix_->Match(sequence->tokens, kind);
     // The drafter's state belongs to the entries that were swapped out: others may not reach beyond them.
@@ -122,11 +122,11 @@ bool EngineImpl::Keep(std::vector<uint8_t> state, Sequence* sequence) {
   return true;
 }
 
-// Whether the KV of a running request is worth keeping: there is some, and its drafter has followed it to the end (one that was
-// turned off has not).
+// Whether the KV of a running request is worth keeping: there is some, its rows need not run again, and its drafter has followed it
+// to the end (one that was turned off has not).
 bool EngineImpl::CanPack(const Sequence& sequence) const {
   const spec::Drafter* drafter = DrafterOf(sequence);
-  return sequence.kv.length() > 0 &&
+  return sequence.kv.length() > 0 && !sequence.wants_prompt_logprobs() &&
          (drafter == nullptr || drafter->AcceptsState(sequence.draft, sequence.kv.length(), sequence.kv.draft_length()));
 }
 

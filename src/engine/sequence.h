@@ -9,6 +9,7 @@
 #include "haast/event.h"
 #include "haast/request.h"
 #include "kv/kv_seq.h"
+#include "sampling/logit_edits.h"
 #include "spec/depth_policy.h"
 #include "spec/drafter.h"
 
@@ -20,6 +21,8 @@ struct Sequence {
   RequestId id = 0;
   Request request;
   std::vector<int32_t> tokens;  // prompt, then generated
+  sampling::LogitEdits edits;
+  std::vector<TokenOutput> prompt_logprobs;  // of the prompt's tokens from the second on, as far as they are known
   kv::KvSeq kv;
   spec::DraftState draft;
   spec::DraftTree tree;  // drafts of the round in flight
@@ -39,6 +42,8 @@ struct Sequence {
   int64_t pending() const { return static_cast<int64_t>(tokens.size()) - kv.length(); }
   int64_t generated() const { return static_cast<int64_t>(tokens.size() - request.prompt.size()); }
   int64_t remaining() const { return request.max_tokens - generated(); }
+  // Its prompt's rows need logits, so it takes few at a time and needs all of them run.
+  bool wants_prompt_logprobs() const { return request.prompt_logprobs >= 0 && generated() == 0; }
   bool speculates() const { return request.speculation.algorithm != SpeculativeAlgorithm::kNone; }
 };
 

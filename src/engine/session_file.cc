@@ -19,10 +19,16 @@ concept Is = std::is_same_v<std::remove_const_t<Value>, T>;
 }  // namespace
 
 // Each names every field of its struct: one that is added does not compile until it is saved too.
+template <typename Archive, Is<TokenBias> Value>
+void Describe(Archive& archive, Value& entry) {
+  auto& [token, bias] = entry;
+  archive(token, bias);
+}
+
 template <typename Archive, Is<SamplingParams> Value>
 void Describe(Archive& archive, Value& params) {
-  auto& [temperature, top_k, top_p, min_p, seed] = params;
-  archive(temperature, top_k, top_p, min_p, seed);
+  auto& [temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias, seed] = params;
+  archive(temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias, seed);
 }
 
 template <typename Archive, Is<SpeculationParams> Value>
@@ -33,9 +39,9 @@ void Describe(Archive& archive, Value& params) {
 
 template <typename Archive, Is<Request> Value>
 void Describe(Archive& archive, Value& request) {
-  auto& [prompt, sampling, speculation, max_tokens, eos_ids, logprobs, constraint] = request;
+  auto& [prompt, sampling, speculation, max_tokens, min_tokens, eos_ids, logprobs, prompt_logprobs, constraint] = request;
   static_cast<void>(constraint);  // made anew from the tokens
-  archive(prompt, sampling, speculation, max_tokens, eos_ids, logprobs);
+  archive(prompt, sampling, speculation, max_tokens, min_tokens, eos_ids, logprobs, prompt_logprobs);
 }
 
 template <typename Archive, Is<SpeculationStats> Value>

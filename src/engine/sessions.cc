@@ -89,6 +89,7 @@ Result<std::unique_ptr<Sequence>> EngineImpl::FromSession(Session* session, cons
   sequence->request = std::move(session->request);
   sequence->tokens = sequence->request.prompt;
   sequence->tokens.insert(sequence->tokens.end(), session->generated.begin(), session->generated.end());
+  sequence->edits = sampling::LogitEdits(sequence->request);
   const int64_t tokens = static_cast<int64_t>(sequence->tokens.size());
   const int64_t most = MostTokens(sequence->request);
   if (most != session->most_tokens || tokens >= most) {
@@ -97,6 +98,7 @@ Result<std::unique_ptr<Sequence>> EngineImpl::FromSession(Session* session, cons
   }
   const auto outside = [&](int32_t token) { return token < 0 || token >= models_.target_info.vocab_size; };
   if (std::any_of(session->generated.begin(), session->generated.end(), outside)) return refuse("a token is outside the vocabulary");
+  for (const int32_t token : session->generated) sequence->edits.Advance(token);
   if (!session->kv_state.empty()) {
     const Status state = CheckKvState(session->kv_state, tokens, CachesOf(*sequence), DrafterOf(*sequence));
     if (!state) return refuse(state.error().message);

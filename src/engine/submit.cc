@@ -22,6 +22,7 @@ constexpr int kMaxLogprobs = 20;
 
 Status EngineImpl::CheckRequest(const Request& request) const {
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  const int64_t vocab = models_.target_info.vocab_size;
   auto invalid = [](std::string message) { return MakeError(ErrorCode::kInvalidArgument, std::move(message)); };
   if (prompt == 0) return invalid("the prompt is empty; give at least one token");
   if (prompt >= options_.max_context) {
@@ -29,15 +30,18 @@ Status EngineImpl::CheckRequest(const Request& request) const {
                                prompt, options_.max_context));
   }
   for (int64_t i = 0; i < prompt; ++i) {
-    if (request.prompt[i] < 0 || request.prompt[i] >= models_.target_info.vocab_size) {
-      return invalid(fmt::format("prompt[{}] = {} is outside the vocabulary of {}", i, request.prompt[i], models_.target_info.vocab_size));
+    if (request.prompt[i] < 0 || request.prompt[i] >= vocab) {
+      return invalid(fmt::format("prompt[{}] = {} is outside the vocabulary of {}", i, request.prompt[i], vocab));
     }
   }
   if (request.max_tokens < 1) return invalid(fmt::format("max_tokens = {}: expected at least 1", request.max_tokens));
-  if (request.logprobs < -1 || request.logprobs > kMaxLogprobs) {
-    return invalid(fmt::format("logprobs = {}: expected -1 (none) to {}", request.logprobs, kMaxLogprobs));
+  if (request.min_tokens < 0 || request.min_tokens > request.max_tokens) {
+    return invalid(fmt::format("min_tokens = {}: expected 0 to max_tokens, which is {}", request.min_tokens, request.max_tokens));
   }
-  HAAST_RETURN_IF_ERROR(sampling::CheckSamplingParams(request.sampling));
+  for (const auto& [name, value] : {std::pair("logprobs", request.logprobs), {"prompt_logprobs", request.prompt_logprobs}}) {
+    if (value < -1 || value > kMaxLogprobs) return invalid(fmt::format("{} = {}: expected -1 (none) to {}", name, value, kMaxLogprobs));
+  }
+  HAAST_RETURN_IF_ERROR(sampling::CheckSamplingParams(request.sampling, vocab));
   if (request.speculation.algorithm != SpeculativeAlgorithm::kNone) {
     HAAST_RETURN_IF_ERROR(CheckSpeculation(request.speculation));
     const SpeculativeAlgorithm algorithm = request.speculation.algorithm;
@@ -60,6 +64,7 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   HAAST_RETURN_IF_ERROR(CheckRequest(request));
   auto sequence = std::make_unique<Sequence>();
   sequence->tokens = request.prompt;
+  sequence->edits = sampling::LogitEdits(request);
   sequence->request = std::move(request);
   sequence->submitted = base::NowSeconds();
   std::lock_guard lock(inbox_mutex_);

@@ -16,6 +16,9 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kMaxTemperature = 100.0f;
+constexpr float kMaxRepetitionPenalty = 100.0f;
+constexpr float kMaxPenalty = 2.0f;
+constexpr float kMaxBias = 100.0f;
 constexpr int64_t kMassBlock = 256;  // tokens whose mass is summed together
 constexpr int kLanes = 16;           // partial results side by side, so that a compiler may use vector registers
 constexpr int kBuckets = 2048;       // of log-probability, for top-p
@@ -151,7 +154,7 @@ float LogProb(float logit, float log_sum_exp) {
 
 }  // namespace
 
-Status CheckSamplingParams(const SamplingParams& params) {
+Status CheckSamplingParams(const SamplingParams& params, int64_t vocab) {
   // Written so that NaN fails every comparison.
   if (!(params.temperature >= 0.0f && params.temperature <= kMaxTemperature)) {
     return Err(ErrorCode::kInvalidArgument, "temperature is {}, expected a number in [0, {}]", params.temperature, kMaxTemperature);
@@ -162,6 +165,20 @@ Status CheckSamplingParams(const SamplingParams& params) {
   }
   if (!(params.min_p >= 0.0f && params.min_p <= 1.0f)) {
     return Err(ErrorCode::kInvalidArgument, "min_p is {}, expected a number in [0, 1]", params.min_p);
+  }
+  if (!(params.repetition_penalty > 0.0f && params.repetition_penalty <= kMaxRepetitionPenalty)) {
+    return Err(ErrorCode::kInvalidArgument, "repetition_penalty is {}, expected a number in (0, {}]", params.repetition_penalty,
+               kMaxRepetitionPenalty);
+  }
+  for (const auto& [name, value] :
+       {std::pair("frequency_penalty", params.frequency_penalty), {"presence_penalty", params.presence_penalty}}) {
+    if (std::abs(value) <= kMaxPenalty) continue;
+    return Err(ErrorCode::kInvalidArgument, "{} is {}, expected a number in [-{}, {}]", name, value, kMaxPenalty, kMaxPenalty);
+  }
+  for (const TokenBias& entry : params.logit_bias) {
+    if (entry.token >= 0 && entry.token < vocab && std::abs(entry.bias) <= kMaxBias) continue;
+    return Err(ErrorCode::kInvalidArgument, "logit_bias of token {} is {}, expected a token in [0, {}) and a number in [-{}, {}]",
+               entry.token, entry.bias, vocab, kMaxBias, kMaxBias);
   }
   return {};
 }

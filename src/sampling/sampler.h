@@ -12,9 +12,8 @@
 
 namespace haast::sampling {
 
-// Refuses parameters out of range with their values: temperature finite and in [0, 100], top_k >= 0, top_p in (0, 1],
-// min_p in [0, 1].
-Status CheckSamplingParams(const SamplingParams& params);
+// Refuses parameters outside the ranges that request.h names, with their values.
+Status CheckSamplingParams(const SamplingParams& params, int64_t vocab);
 
 // Memory of a sampler, reused by all calls of one thread: [vocab] probabilities and candidate ids.
 class SamplerScratch {

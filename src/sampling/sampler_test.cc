@@ -75,7 +75,7 @@ double ChiSquare(const std::vector<int>& counts, const std::vector<double>& p, i
 
 TEST(CheckSamplingParams, Ranges) {
   const auto error = [](SamplingParams params) {
-    const Status status = CheckSamplingParams(params);
+    const Status status = CheckSamplingParams(params, 50);
     return status ? "" : status.error().message;
   };
   EXPECT_EQ(error({}), "");
@@ -89,6 +89,21 @@ TEST(CheckSamplingParams, Ranges) {
   }
   for (const float bad : {-0.01f, 1.01f, kInf, kNan}) {
     EXPECT_THAT(error({.min_p = bad}), HasSubstr(fmt::format("min_p is {}, expected a number in [0, 1]", bad)));
+  }
+  EXPECT_EQ(error({.repetition_penalty = 100.0f, .frequency_penalty = 2.0f, .presence_penalty = -2.0f, .logit_bias = {{49, -100.0f}}}), "");
+  for (const float bad : {0.0f, -1.0f, 100.1f, kInf, kNan}) {
+    EXPECT_THAT(error({.repetition_penalty = bad}), HasSubstr(fmt::format("repetition_penalty is {}, expected a number in (0, 100]", bad)));
+  }
+  for (const float bad : {-2.01f, 2.01f, kInf, kNan}) {
+    EXPECT_THAT(error({.frequency_penalty = bad}), HasSubstr(fmt::format("frequency_penalty is {}, expected a number in [-2, 2]", bad)));
+    EXPECT_THAT(error({.presence_penalty = bad}), HasSubstr(fmt::format("presence_penalty is {}, expected a number in [-2, 2]", bad)));
+  }
+  for (const float bad : {-100.1f, 100.1f, -kInf, kNan}) {
+    EXPECT_THAT(error({.logit_bias = {{1, 0.0f}, {7, bad}}}), HasSubstr(fmt::format("logit_bias of token 7 is {}", bad)));
+  }
+  for (const int32_t bad : {-1, 50}) {
+    EXPECT_THAT(error({.logit_bias = {{bad, 1.0f}}}),
+                HasSubstr(fmt::format("logit_bias of token {} is 1, expected a token in [0, 50)", bad)));
   }
 }
 

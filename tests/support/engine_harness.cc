@@ -45,6 +45,7 @@ std::vector<Answer> RunRequests(Engine& engine, const std::vector<Request>& requ
         answer.tokens.push_back(token.token);
         answer.logprobs.push_back(token.logprob);
       }
+      answer.prompt.insert(answer.prompt.end(), event.prompt.begin(), event.prompt.end());
       answer.finish = event.finish;
       answer.error = event.error;
       answer.speculation = event.speculation;
@@ -66,6 +67,12 @@ void ExpectSameBits(const Answer& expected, const Answer& actual, const std::str
         << what << ": logprob of token " << i << ": " << expected.logprobs[i] << " and " << actual.logprobs[i];
   }
   EXPECT_EQ(expected.tokens.size(), actual.tokens.size()) << what;
+  ASSERT_EQ(expected.prompt.size(), actual.prompt.size()) << what;
+  for (size_t i = 0; i < expected.prompt.size(); ++i) {
+    ASSERT_EQ(expected.prompt[i].token, actual.prompt[i].token) << what << ": prompt token " << i + 1;
+    ASSERT_EQ(std::bit_cast<uint32_t>(expected.prompt[i].logprob), std::bit_cast<uint32_t>(actual.prompt[i].logprob))
+        << what << ": logprob of prompt token " << i + 1;
+  }
 }
 
 std::vector<int32_t> RandomIds(int count, int vocab, uint64_t seed) {

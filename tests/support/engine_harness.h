@@ -11,6 +11,7 @@ namespace haast::testing {
 struct Answer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;  // of each token
+  std::vector<TokenOutput> prompt;
   FinishReason finish = FinishReason::kNone;
   std::string error;
   SpeculationStats speculation;
