@@ -25,6 +25,9 @@ struct GenerateFlags {
   std::vector<std::string> stops;
   int logprobs = -1;
   int prompt_logprobs = -1;
+  SavePlan save{.path = "", .every = 32};
+  std::string resume;
+  std::string not_with_resume;  // a flag that was given although --resume takes it from the file
   bool raw = false;
   bool json = false;
   bool compare = false;
@@ -43,6 +46,9 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
   app.add_flag("--show-drafts", flags.show_drafts, "mark accepted and rejected drafts in the text");
   app.add_flag("--compare", flags.compare, "then time plain and speculative decoding in turns and check that the tokens are identical");
   app.add_flag("--quiet", flags.quiet, "no statistics on standard error");
+  app.add_option("--save", flags.save.path, "keep the request in this file, so that --resume can go on with it")->type_name("PATH");
+  app.add_option("--save-every", flags.save.every, "tokens between two saves")->transform(WholeNumber(1, INT32_MAX))->capture_default_str();
+  app.add_option("--resume", flags.resume, "go on with a request that --save kept, and show its whole answer")->type_name("PATH");
   AddSamplingFlags(app, flags.sampling);
   app.add_option("--stop", flags.stops, "end the answer before this text; may be given several times")
       ->type_name("TEXT")
@@ -64,8 +70,24 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
       "130 interrupted.");
 }
 
+// The first flag given that belongs to the request, which --resume takes from the file.
+std::string RequestFlagOf(const CLI::App& app) {
+  for (const char* name :
+       {"PROMPT", "--file", "--system", "--raw", "--stop", "--logprobs", "--compare", "--temperature", "--top-k", "--top-p", "--min-p",
+        "--seed", "--max-tokens", "--ignore-eos", "--num-draft-tokens", "--speculative-algorithm", "--no-speculation"}) {
+    if (app.count(name) > 0) return name;
+  }
+  return "";
+}
+
 Status CheckFlags(const GenerateFlags& flags) {
   HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
+  if (!flags.resume.empty() && !flags.not_with_resume.empty()) {
+    return Err(ErrorCode::kInvalidArgument, "--resume takes the request from {}: leave out {}", flags.resume, flags.not_with_resume);
+  }
+  if (!flags.save.path.empty() && flags.compare) {
+    return Err(ErrorCode::kInvalidArgument, "--compare runs the request several times and --save keeps one: give one of them");
+  }
   if (flags.prompt_given && !flags.file.empty()) {
     return Err(ErrorCode::kInvalidArgument, "expected one prompt, got an argument and --file {}: give one of them", flags.file);
   }
@@ -143,8 +165,8 @@ int ExitCodeOfRun(const Comparison& comparison, Streams& streams) {
   return comparison.first_difference < 0 ? kExitOk : kExitRuntime;
 }
 
-// Streams the answer, or prints its JSON; then the statistics.
-Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, const TextRequest& request, Streams& streams) {
+// Streams the answer, or prints its JSON; then the statistics. With --resume the file gives the request.
+Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, TextRequest request, Streams& streams) {
   const InterruptScope interrupts;
   AnswerPrinter printer(streams.out, generator, flags.show_drafts);
   const AnswerSink show = [&](const Event& event, const StepText& text) { return printer.Show(event, text); };
@@ -154,8 +176,10 @@ Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, const 
   Comparison comparison;
   if (flags.compare) {
     HAAST_ASSIGN_OR_RETURN(comparison, Compare(generator, request, kCompareRuns, sink));
+  } else if (!flags.resume.empty()) {
+    HAAST_ASSIGN_OR_RETURN(comparison.answer, generator.Resume(flags.resume, sink, flags.save, &request));
   } else {
-    HAAST_ASSIGN_OR_RETURN(comparison.answer, generator.Run(request, sink));
+    HAAST_ASSIGN_OR_RETURN(comparison.answer, generator.Run(request, sink, flags.save));
   }
   const int exit_code = ExitCodeOfRun(comparison, streams);
   if (flags.json && comparison.answer.finish != FinishReason::kError) {
@@ -172,11 +196,15 @@ Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, const 
 
 Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
-  HAAST_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags, streams));
+  std::string prompt;
+  if (flags.resume.empty()) {
+    HAAST_ASSIGN_OR_RETURN(prompt, ReadPrompt(flags, streams));
+  }
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   options.prefix_cache &= !flags.compare;  // each run computes the prompt
   HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(options, streams.err));
+  if (!flags.resume.empty()) return RunAndPrint(*generator, flags, {}, streams);
   HAAST_ASSIGN_OR_RETURN(const TextRequest request, MakeRequest(*generator, flags, prompt));
   if (flags.compare && request.speculation.algorithm == SpeculativeAlgorithm::kNone) {
     return Err(ErrorCode::kInvalidArgument, "--compare needs a head for {}: give --draft HEAD", paths.model);
@@ -194,6 +222,7 @@ int RunGenerate(const Args& args, Streams& streams) {
   AddFlags(app, flags);
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
   flags.prompt_given = app.count("PROMPT") > 0;
+  flags.not_with_resume = RequestFlagOf(app);
   const Result<int> exit_code = Generate(flags, streams);
   if (!exit_code) return Fail(streams, "generate", exit_code.error());
   return FinishOutput(streams, "generate", *exit_code);

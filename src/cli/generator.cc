@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "cli/interrupt.h"
 #include "cli/load_progress.h"
+#include "cli/session_note.h"
 #include "haast/model_info.h"
 #include "text/stop_constraint.h"
 
@@ -87,17 +88,71 @@ Result<RequestId> Generator::Submit(const TextRequest& text_request) {
   return engine_->Submit(std::move(request));
 }
 
-Result<Answer> Generator::Run(const TextRequest& request, const AnswerSink& sink) {
-  HAAST_ASSIGN_OR_RETURN(const RequestId id, Submit(request));
-  AnswerBuilder builder(*tokenizer_, request.stops);
+Result<Answer> Generator::RunToEnd(RequestId id, const TextRequest& request, const AnswerSink& sink, const SavePlan& save,
+                                   AnswerBuilder* builder) {
+  Status saved;
+  const auto save_now = [&] {
+    const auto stops = request.stops != nullptr ? request.stops->stops() : std::vector<std::string>();
+    saved = engine_->Save(id, save.path, WriteNote({stops, builder->so_far().tokens}));
+    if (!saved) engine_->Cancel(id);
+  };
+  size_t tokens_saved = builder->so_far().tokens.size();
+  bool running = true;
   while (!engine_->idle()) {
-    if (InterruptScope::Interrupted()) engine_->Cancel(id);
+    if (InterruptScope::Interrupted()) {
+      if (!save.path.empty() && running && saved) save_now();
+      engine_->Cancel(id);
+    }
     for (const Event& event : engine_->Step()) {
-      const StepText text = builder.Add(event);
+      running &= event.finish == FinishReason::kNone;
+      const StepText text = builder->Add(event);
       if (sink && !sink(event, text)) engine_->Cancel(id);
     }
+    const size_t tokens = builder->so_far().tokens.size();
+    if (save.path.empty() || !running || !saved || tokens < tokens_saved + static_cast<size_t>(save.every)) continue;
+    save_now();
+    tokens_saved = tokens;
   }
-  return builder.Take();
+  HAAST_RETURN_IF_ERROR(saved);
+  return builder->Take();
+}
+
+Result<Answer> Generator::Run(const TextRequest& request, const AnswerSink& sink, const SavePlan& save) {
+  HAAST_ASSIGN_OR_RETURN(const RequestId id, Submit(request));
+  AnswerBuilder builder(*tokenizer_, request.stops);
+  return RunToEnd(id, request, sink, save, &builder);
+}
+
+Result<Answer> Generator::Resume(const std::string& path, const AnswerSink& sink, const SavePlan& save, TextRequest* request) {
+  Result<SessionNote> note;
+  const ConstraintMaker make_constraint = [&](const ResumedRequest& resumed) -> std::shared_ptr<TokenConstraint> {
+    note = ReadNote(resumed.note, path);
+    auto stops = note ? text::StopSet::Create(note->stops) : Result<std::shared_ptr<const text::StopSet>>();
+    if (!note || !stops || *stops == nullptr) return nullptr;
+    return std::make_shared<text::StopConstraint>(*tokenizer_, *stops, /*skip_special=*/true);
+  };
+  HAAST_ASSIGN_OR_RETURN(const ResumedRequest resumed, engine_->Resume(path, make_constraint));
+  note = ReadNote(resumed.note, path);
+  if (note) {
+    Event before{.request = resumed.id, .tokens = note->outputs};
+    request->prompt = resumed.request.prompt;
+    request->sampling = resumed.request.sampling;
+    request->speculation = resumed.request.speculation;
+    request->max_tokens = resumed.request.max_tokens;
+    request->logprobs = resumed.request.logprobs;
+    HAAST_ASSIGN_OR_RETURN(request->stops, text::StopSet::Create(note->stops));
+    AnswerBuilder builder(*tokenizer_, request->stops);
+    const StepText text = builder.Add(before);
+    if (builder.so_far().token_ids() == resumed.generated) {
+      if (sink && !sink(before, text)) engine_->Cancel(resumed.id);
+      return RunToEnd(resumed.id, *request, sink, save, &builder);
+    }
+    note = Err(ErrorCode::kInvalidFile, "{}: tells of {} tokens, but {} others were generated", path, note->outputs.size(),
+               resumed.generated.size());
+  }
+  engine_->Cancel(resumed.id);
+  engine_->Step();
+  return tl::make_unexpected(note.error());
 }
 
 Result<std::vector<Answer>> Generator::RunTogether(const std::vector<TextRequest>& requests, double* wall_seconds) {

@@ -41,6 +41,7 @@ class AnswerBuilder {
   // `tokenizer` outlives this object.
   AnswerBuilder(const text::Tokenizer& tokenizer, std::shared_ptr<const text::StopSet> stops);
   StepText Add(const Event& event);
+  const Answer& so_far() const { return answer_; }
   Answer Take() { return std::move(answer_); }
 
  private:
@@ -52,6 +53,12 @@ class AnswerBuilder {
 // Shows one event; false cancels the request.
 using AnswerSink = std::function<bool(const Event& event, const StepText& text)>;
 
+// Where and how often a running request is saved (Engine::Save); so is one that Ctrl-C ends. Without a path: never.
+struct SavePlan {
+  std::string path;
+  int64_t every = 0;  // tokens
+};
+
 class Generator {
  public:
   // Errors name file, expected, got and remedy. A line of progress on `err` when it takes long.
@@ -62,8 +69,11 @@ class Generator {
   // Prompt ids of a text as it is; special tokens in it are recognised.
   Result<std::vector<int32_t>> EncodeRaw(const std::string& text) const;
 
-  // Runs one request to its end; Ctrl-C (interrupt.h) cancels it. The error is the engine's refusal of the request.
-  Result<Answer> Run(const TextRequest& request, const AnswerSink& sink);
+  // Runs one request to its end; Ctrl-C (interrupt.h) cancels it. The error is the engine's refusal of the request, or that it
+  // could not be saved.
+  Result<Answer> Run(const TextRequest& request, const AnswerSink& sink, const SavePlan& save = {});
+  // Goes on with a saved request, whose fields `*request` gets. The sink sees what was said before first, as one event.
+  Result<Answer> Resume(const std::string& path, const AnswerSink& sink, const SavePlan& save, TextRequest* request);
   // Runs several together; answers in their order, and the wall time of all.
   Result<std::vector<Answer>> RunTogether(const std::vector<TextRequest>& requests, double* wall_seconds);
 
@@ -80,6 +90,7 @@ class Generator {
  private:
   Generator() = default;
   Result<RequestId> Submit(const TextRequest& request);
+  Result<Answer> RunToEnd(RequestId id, const TextRequest& request, const AnswerSink& sink, const SavePlan& save, AnswerBuilder* builder);
 
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<const text::Tokenizer> tokenizer_;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -73,6 +74,47 @@ TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
   const json prompt = GenerateJson({"--prompt-logprobs", "1", "hello there"});
   EXPECT_EQ(prompt["prompt_logprobs"].size(), prompt["timings"]["prompt_tokens"].get<size_t>() - 1);
   EXPECT_EQ(prompt["prompt_logprobs"][0]["top"].size(), 1u);
+}
+
+// The file holds the request as it was when it had been saved last: some tokens before the end.
+TEST_F(ProgramTest, ASavedRequestGoesOnWhereItWas) {
+  const std::string path = files_->dir.Join("session");
+  const Args request = {"--temperature", "1", "--seed", "7", "--logprobs", "2", "--stop", "no such text", "hello there"};
+  const json whole = GenerateJson(request);
+  const json saved = GenerateJson(Args{"--save", path, "--save-every", "7"} + request);
+  EXPECT_EQ(saved["token_ids"], whole["token_ids"]);
+  const Ran resumed =
+      Haast(Args{"generate", "--json", "--resume", path} + Args{"--model", files_->model, "--draft", files_->head, "--threads", "1"});
+  ASSERT_EQ(resumed.code, kExitOk) << resumed.err;
+  for (const char* field : {"text", "token_ids", "logprobs", "finish_reason"}) EXPECT_EQ(resumed.json()[field], whole[field]) << field;
+  EXPECT_EQ(resumed.json()["speculation"]["accepted"], whole["speculation"]["accepted"]);
+  EXPECT_EQ(resumed.json()["timings"]["generated_tokens"], 40);
+  ExpectError(Haast({"generate", "--resume", path, "--seed", "3"}), kExitUsage, "leave out --seed");
+  ExpectError(Haast({"generate", "--save", path, "--compare", "hi"}), kExitUsage, "--compare runs the request several times");
+  ExpectError(Haast({"generate", "--resume", path, "--model", files_->model, "--threads", "1"}), kExitFile, "another draft head");
+  ExpectError(Haast({"generate", "--resume", files_->model, "--model", files_->model, "--threads", "1"}), kExitFile,
+              "expected a saved session");
+}
+
+TEST_F(ProgramTest, AKilledProgramsRequestGoesOn) {
+  const std::string path = files_->dir.Join("killed");
+  const Args request = {"--max-tokens", "1500", "--ignore-eos", "--seed", "5", "--temperature", "1", "hello"};
+  const json whole = Haast(Args{"generate", "--json"} + files_->Flags() + request).json();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Haast(Args{"generate", "--json", "--save", path, "--save-every", "1"} + files_->Flags() + request);
+    _exit(0);
+  }
+  while (access(path.c_str(), R_OK) != 0 && waitpid(child, nullptr, WNOHANG) == 0) usleep(1000);
+  usleep(20000);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const Ran resumed =
+      Haast(Args{"generate", "--json", "--resume", path, "--model", files_->model, "--draft", files_->head, "--threads", "1"});
+  ASSERT_EQ(resumed.code, kExitOk) << resumed.err;
+  EXPECT_EQ(resumed.json()["token_ids"], whole["token_ids"]);
+  EXPECT_EQ(resumed.json()["text"], whole["text"]);
 }
 
 TEST_F(ProgramTest, SpeculationChangesNothingButSpeed) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "engine/session_file.h"
 #include "support/safetensors_writer.h"
 #include "support/tiny_gguf.h"
 
@@ -69,6 +70,26 @@ void WriteConfigSeeds(const std::string& folder) {
   }
 }
 
+// The fields alone: the fuzz target puts header and checksum around them.
+void WriteSessionSeeds(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  haast::engine::Session session;
+  const auto write = [&](const char* name) {
+    const std::vector<uint8_t> bytes = haast::engine::EncodeSession(session);
+    WriteFile(folder + "/" + name, std::string(bytes.begin() + 20, bytes.end() - 8));
+  };
+  write("empty");
+  session.origin = {"build", "cpu", "F16", 1, 2, "auto"};
+  session.request.prompt = {1, 2, 3};
+  session.request.eos_ids = {2};
+  session.request.speculation.algorithm = haast::SpeculativeAlgorithm::kEagle3;
+  session.generated = {4, 5};
+  session.stats.accepted_at = {1, 0, 0};
+  session.kv_state = {1, 2, 3, 4};
+  session.note = "note";
+  write("fields");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,5 +98,6 @@ int main(int argc, char** argv) {
   WriteGgufSeeds(corpus + "/gguf");
   WriteSafetensorsSeeds(corpus + "/safetensors");
   WriteConfigSeeds(corpus + "/config");
+  WriteSessionSeeds(corpus + "/session");
   return 0;
 }

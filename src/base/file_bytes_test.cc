@@ -1,0 +1,66 @@
+#include "base/file_bytes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/build_id.h"
+#include "base/checksum.h"
+
+namespace haast::base {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FileBytes : public ::testing::Test {
+ protected:
+  FileBytes() { std::filesystem::create_directories(folder_); }
+  ~FileBytes() override { std::filesystem::remove_all(folder_); }
+
+  const std::string folder_ = std::filesystem::temp_directory_path().string() + "/haast-file-bytes-" + std::to_string(getpid());
+  const std::string path_ = folder_ + "/file";
+};
+
+TEST_F(FileBytes, ReplacesTheWholeFileAndLeavesNothingBeside) {
+  for (const size_t size : {size_t{0}, size_t{5}, size_t{300000}, size_t{3}}) {
+    const std::vector<uint8_t> bytes(size, static_cast<uint8_t>(size));
+    const Status written = WriteFileAtomically(path_, bytes);
+    ASSERT_TRUE(written) << written.error().message;
+    EXPECT_EQ(*ReadFileBytes(path_, 1 << 20), bytes);
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(FileBytes, FailuresNameThePathAndLeaveTheOldFile) {
+  ASSERT_TRUE(WriteFileAtomically(path_, std::vector<uint8_t>{1, 2, 3}));
+  const auto too_large = ReadFileBytes(path_, 2);
+  ASSERT_FALSE(too_large);
+  EXPECT_THAT(too_large.error().message, HasSubstr(path_ + ": has 3 bytes, expected at most 2"));
+  EXPECT_EQ(ReadFileBytes(folder_ + "/none", 10).error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(ReadFileBytes(folder_, 10).error().message, HasSubstr("regular file"));
+  const Status no_folder = WriteFileAtomically(folder_ + "/no/file", std::vector<uint8_t>{1});
+  ASSERT_FALSE(no_folder);
+  EXPECT_THAT(no_folder.error().message, HasSubstr("/no/file"));
+  // A folder cannot be replaced by a file: what was written beside it goes.
+  std::filesystem::create_directories(folder_ + "/folder/inner");
+  EXPECT_FALSE(WriteFileAtomically(folder_ + "/folder", std::vector<uint8_t>{1}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);
+  EXPECT_EQ(ReadFileBytes(path_, 10)->size(), 3u);
+}
+
+TEST(ChecksumTest, KnownValuesAndSeeds) {
+  EXPECT_EQ(Checksum({}), 0x2d06800538d394c2u) << "XXH3_64bits of nothing";
+  const std::vector<uint8_t> bytes = {1, 2, 3};
+  EXPECT_NE(Checksum(bytes), Checksum(bytes, 1));
+  EXPECT_EQ(Checksum(bytes), Checksum(bytes));
+}
+
+TEST(BuildIdTest, IsTheSameEveryTime) {
+  EXPECT_GE(BuildId().size(), 16u);
+  EXPECT_EQ(BuildId(), BuildId());
+}
+
+}  // namespace
+}  // namespace haast::base

@@ -1,0 +1,50 @@
+#include "cli/session_note.h"
+
+#include <bit>
+
+#include "base/format.h"
+#include "cli/json_forms.h"
+
+namespace haast::cli {
+namespace {
+
+// Logprobs are kept as their bits: no decimal form in between.
+uint32_t Bits(float value) { return std::bit_cast<uint32_t>(value); }
+
+Json OutputJson(const TokenOutput& output) {
+  Json top = Json::array();
+  for (const TokenLogprob& entry : output.top) top.push_back({entry.token, Bits(entry.logprob)});
+  return {output.token, output.from_draft, Bits(output.logprob), std::move(top)};
+}
+
+TokenOutput OutputOf(const Json& json) {
+  TokenOutput output{.token = json.at(0).get<int32_t>(),
+                     .from_draft = json.at(1).get<bool>(),
+                     .logprob = std::bit_cast<float>(json.at(2).get<uint32_t>())};
+  for (const Json& entry : json.at(3)) {
+    output.top.push_back({entry.at(0).get<int32_t>(), std::bit_cast<float>(entry.at(1).get<uint32_t>())});
+  }
+  return output;
+}
+
+}  // namespace
+
+std::string WriteNote(const SessionNote& note) {
+  Json outputs = Json::array();
+  for (const TokenOutput& output : note.outputs) outputs.push_back(OutputJson(output));
+  return Json{{"stops", note.stops}, {"outputs", std::move(outputs)}}.dump();
+}
+
+Result<SessionNote> ReadNote(const std::string& text, const std::string& path) {
+  try {
+    const Json json = Json::parse(text);
+    SessionNote note;
+    note.stops = json.at("stops").get<std::vector<std::string>>();
+    for (const Json& output : json.at("outputs")) note.outputs.push_back(OutputOf(output));
+    return note;
+  } catch (const Json::exception& error) {
+    return Err(ErrorCode::kInvalidFile, "{}: was not saved by haast generate: {}", path, error.what());
+  }
+}
+
+}  // namespace haast::cli
