@@ -112,8 +112,9 @@ def main():
             if code != 0:
                 bad.append(file)
                 print(text, flush=True)
-    print(f"run_clang_tidy: {len(files) - len(skipped)} files checked, {len(bad)} with findings ({len(set(bad) & set(first))} of them changed); "
-          f"the time limit left out {len(skipped)} ({len(set(skipped) & set(first))} of them changed)")
+    changed_bad, changed_skipped = len(set(bad) & set(first)), len(set(skipped) & set(first))
+    print(f"run_clang_tidy: {len(files) - len(skipped)} files checked, {len(bad)} with findings ({changed_bad} of them changed); "
+          f"the time limit left out {len(skipped)} ({changed_skipped} of them changed)")
     return verdict(bad, first, args.changed_first)
 
 
