@@ -131,8 +131,7 @@ TEST(DefaultModel, AcceptanceOfTheShippedHead) {
   RunRequests(*engine, WithDrafts(requests, {5}));
   const double tau = engine->stats().speculation.tau();
   std::printf("tau, chain of 5: %.3f\n", tau);
-  EXPECT_GT(tau, 2.0);
-  EXPECT_LT(tau, 4.0);
+  EXPECT_NEAR(tau, 2.778, 0.05 * 2.778);
 }
 
 TEST(LongDefaultModel, ExactnessSweep) {
