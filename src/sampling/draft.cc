@@ -10,8 +10,7 @@
 namespace haast::sampling {
 namespace {
 
-// How far a head is from its target: the spread of log p - log q over tokens, in nats, that makes the confidence of drafts what
-// their acceptance turns out to be (measured with the shipped head).
+// How far a head's log-weights are taken to be from its target's, in nats.
 constexpr double kHeadError = 1.0;
 
 }  // namespace
@@ -29,7 +28,8 @@ void DraftSampler::ChooseLargest(std::span<const float> logits, int count) {
   for (const TokenLogprob& entry : largest_) candidates_.push_back({ToTarget(entry.token), entry.logprob - log_sum_exp});
 }
 
-// The target's weights differ from the head's, so that another token may come first there: the less likely the later it is here.
+// The target's weights differ from the head's, so that another token may come first there, the less likely the later it comes here.
+// For log-weights that differ by Gumbel noise of scale kHeadError these are the exact chances (among the arrivals alone).
 void DraftSampler::Score(const std::vector<Arrival>& arrivals) {
   double sum = 0.0;
   for (const Arrival& arrival : arrivals) {
