@@ -9,6 +9,11 @@
 #include "sampling/accept.h"
 
 namespace haast::engine {
+namespace {
+
+constexpr int64_t kMeasuredTokens = 64;  // at least what MeasureStepCosts takes for a while
+
+}  // namespace
 
 EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
     : options_(std::move(options)),
@@ -82,6 +87,8 @@ Status EngineImpl::Propose() {
 Status EngineImpl::MeasureCosts() {
   const auto automatic = [](const auto& sequence) { return sequence->speculates() && sequence->request.speculation.automatic; };
   if (!costs_.pass.empty() || std::none_of(running_.begin(), running_.end(), automatic)) return {};
+  // Cached pages may have filled the pool. Where requests hold the rest, the measurement waits.
+  MakeRoom(kv::PagesFor(kMeasuredTokens, options_.page_size));
   return MeasureStepCosts(models_, drafters_, &costs_).map([](bool) {});
 }
 
