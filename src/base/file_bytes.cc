@@ -87,6 +87,11 @@ Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path, int64_t limi
 }
 
 Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> bytes) {
+  // A rename would replace a device, a FIFO or a link by a file.
+  struct stat info;
+  if (lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return Err(ErrorCode::kIo, "{}: expected a regular file or a new one: give another path", path);
+  }
   const std::string temporary = fmt::format("{}.tmp.{}", path, getpid());
   Status status = WriteAndSync(temporary, bytes);
   if (status && std::rename(temporary.c_str(), path.c_str()) != 0) status = IoError(path, "replace");

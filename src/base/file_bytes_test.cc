@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -48,6 +49,18 @@ TEST_F(FileBytes, FailuresNameThePathAndLeaveTheOldFile) {
   EXPECT_FALSE(WriteFileAtomically(folder_ + "/folder", std::vector<uint8_t>{1}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);
   EXPECT_EQ(ReadFileBytes(path_, 10)->size(), 3u);
+}
+
+TEST_F(FileBytes, OnlyRegularFilesAreReplaced) {
+  ASSERT_EQ(mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("elsewhere", (folder_ + "/link").c_str()), 0);
+  for (const char* name : {"/fifo", "/link", ""}) {
+    const Status written = WriteFileAtomically(folder_ + name, std::vector<uint8_t>{1});
+    ASSERT_FALSE(written) << name;
+    EXPECT_THAT(written.error().message, HasSubstr("expected a regular file or a new one"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(folder_ + "/fifo"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ + "/link"));
 }
 
 TEST(ChecksumTest, KnownValuesAndSeeds) {

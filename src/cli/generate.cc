@@ -72,10 +72,12 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
 
 // The first flag given that belongs to the request, which --resume takes from the file.
 std::string RequestFlagOf(const CLI::App& app) {
-  for (const char* name :
-       {"PROMPT", "--file", "--system", "--raw", "--stop", "--logprobs", "--compare", "--temperature", "--top-k", "--top-p", "--min-p",
-        "--seed", "--max-tokens", "--ignore-eos", "--num-draft-tokens", "--speculative-algorithm", "--no-speculation"}) {
+  for (const char* name : {"PROMPT", "--file", "--system", "--raw", "--stop", "--logprobs", "--prompt-logprobs", "--compare",
+                           "--num-draft-tokens", "--draft-top-k", "--draft-depth", "--speculative-algorithm", "--no-speculation"}) {
     if (app.count(name) > 0) return name;
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group() == "Sampling" && option->count() > 0) return option->get_name();
   }
   return "";
 }

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <exception>
@@ -6,8 +7,22 @@
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 
+namespace {
+
+// A standard stream that was closed before the program began: its number would go to the next file that is opened, and the answer
+// into that file. What takes its place can do nothing but fail.
+void FillClosedStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    static_cast<void>(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace haast::cli;
+  FillClosedStreams();
   IgnoreSigpipe();
   Streams streams{Output(STDOUT_FILENO), Output(STDERR_FILENO), STDIN_FILENO, isatty(STDIN_FILENO) == 1};
   try {

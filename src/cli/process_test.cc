@@ -153,6 +153,15 @@ TEST_F(ProcessTest, ReaderThatGoesAwayEndsTheProgramQuietly) {
   EXPECT_EQ(child.Wait(), kExitRuntime);
 }
 
+// The answer must not go into whatever file is opened next.
+TEST_F(ProcessTest, ClosedStandardOutputIsAFailure) {
+  const Args command =
+      Args{"/bin/sh", "-c", "exec \"$@\" >&-", "sh", HAAST_PROGRAM, "generate", "--max-tokens", "4", "hello"} + files_->Flags();
+  Child child(command, {"LC_ALL=C.UTF-8"}, Child::Streams::kPipe);
+  EXPECT_TRUE(child.ReadUntil("standard output: writing failed")) << child.output();
+  EXPECT_EQ(child.Wait(), kExitRuntime);
+}
+
 TEST_F(ProcessTest, TerminalGetsColoursUnlessNoColor) {
   const Args args = Args{"generate", "--show-drafts", "--max-tokens", "20", "--ignore-eos", "hello"} + files_->Flags();
   Child coloured = Haast(args, Child::Streams::kTerminal);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -287,6 +288,19 @@ TEST_F(ProgramTest, BenchMeasuresStepsAndPrompts) {
   const Ran text = Haast(Args{"bench"} + files_->Flags() + small);
   EXPECT_THAT(text.out, HasSubstr("verify(16)"));
   EXPECT_THAT(text.out, HasSubstr("draft extend"));
+}
+
+TEST_F(ProgramTest, ResumeRefusesEveryFlagOfTheRequest) {
+  for (const char* flag : {"--repetition-penalty", "--min-tokens", "--prompt-logprobs", "--draft-top-k", "--temperature"}) {
+    ExpectError(Haast({"generate", "--model", files_->model, "--resume", "saved", flag, "1"}), kExitUsage,
+                std::string("leave out ") + flag);
+  }
+}
+
+TEST_F(ProgramTest, AFifoIsNoModel) {
+  const std::string fifo = files_->dir.Join("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  ExpectError(Haast({"generate", "--model", fifo, "hello"}), kExitFile, "expected a regular file");
 }
 
 TEST_F(ProgramTest, BenchErrorsNameTheFlag) {
