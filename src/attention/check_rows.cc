@@ -6,8 +6,6 @@
 namespace haast::attention {
 namespace {
 
-constexpr int64_t kMaxTreeRows = 64;  // bits of one tree_mask word
-
 // One sequence whose arrays are sound enough to be walked.
 struct Walk {
   const LaunchView& launch;

@@ -6,8 +6,6 @@
 namespace haast::attention {
 namespace {
 
-constexpr int64_t kMaxTreeRows = 64;  // bits of one tree_mask word
-
 void CheckPaddedSequences(const LaunchView& l, Findings* f) {
   if (l.padded_sequences >= 0 && l.padded_sequences <= l.batch) return;
   f->Add({Invariant::kPaddingCounts, "padded_sequences", -1, -1, std::nullopt, l.padded_sequences},

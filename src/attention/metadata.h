@@ -10,6 +10,7 @@ namespace haast::attention {
 
 // Page 0 belongs to no request: the padding of fixed-shape launches lives there.
 inline constexpr int32_t kReservedPage = 0;
+inline constexpr int64_t kMaxTreeRows = 64;  // bits of one tree_mask word
 
 // Pages that `tokens` tokens take.
 inline int64_t PagesOf(int64_t tokens, int64_t page_size) { return tokens / page_size + (tokens % page_size != 0 ? 1 : 0); }

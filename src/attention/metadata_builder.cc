@@ -15,8 +15,6 @@ namespace haast::attention {
 namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxTreeRows = 64;  // bits of one tree_mask word
-
 struct Totals {
   int64_t rows = 0;
   int64_t entries = 0;

@@ -72,8 +72,8 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
 
 // The first flag given that belongs to the request, which --resume takes from the file.
 std::string RequestFlagOf(const CLI::App& app) {
-  for (const char* name : {"PROMPT", "--file", "--system", "--raw", "--stop", "--logprobs", "--prompt-logprobs", "--compare",
-                           "--num-draft-tokens", "--draft-top-k", "--draft-depth", "--speculative-algorithm", "--no-speculation"}) {
+  for (const char* name : {"PROMPT", "--file", "--system", "--raw", "--compare", "--num-draft-tokens", "--draft-top-k", "--draft-depth",
+                           "--speculative-algorithm", "--no-speculation"}) {
     if (app.count(name) > 0) return name;
   }
   for (const CLI::Option* option : app.get_options()) {

@@ -9,6 +9,12 @@
 #include "cli/output.h"
 
 namespace haast::cli {
+namespace {
+
+constexpr int kAutomaticDrafts = 8;  // the longest chain that the engine may choose
+constexpr int kTreeDrafts = 15;      // of a tree whose size is left open: with the root 16 rows
+
+}  // namespace
 
 void AddModelFlags(CLI::App& app, ModelFlags& flags) {
   const std::string model = "Model";
@@ -135,13 +141,6 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   options.trace_metadata = flags.trace_metadata;
   return options;
 }
-
-namespace {
-
-constexpr int kAutomaticDrafts = 8;  // the longest chain that the engine may choose
-constexpr int kTreeDrafts = 15;      // of a tree whose size is left open: with the root 16 rows
-
-}  // namespace
 
 SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head) {
   SpeculationParams params;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/format.h"
+#include "engine/check_range.h"
 #include "spec/depth_policy.h"
 #include "spec/eagle_drafter.h"
 #include "spec/model_drafter.h"
@@ -30,14 +32,6 @@ constexpr int kMaxTopK = 16;
 constexpr int kMaxDepth = 16;
 constexpr int kTreeDepth = 5;  // of a tree whose depth is left open
 
-std::unique_ptr<spec::Drafter> MakeEagle(const LoadedModels& models) {
-  const char* name = models.draft->config().eagle3 ? "eagle3" : "eagle";
-  const int64_t tap_width = models.target->config().hidden_size;
-  std::vector<int64_t> columns;
-  for (int64_t column = 0; column < models.draft->feature_width(); column += tap_width) columns.push_back(column);
-  return std::make_unique<spec::EagleDrafter>(name, *models.draft, *models.draft_runner, *models.ops, columns, tap_width);
-}
-
 }  // namespace
 
 Drafters MakeDrafters(const LoadedModels& models) {
@@ -45,7 +39,13 @@ Drafters MakeDrafters(const LoadedModels& models) {
   const auto at = [&](SpeculativeAlgorithm algorithm) -> std::unique_ptr<spec::Drafter>& {
     return drafters[static_cast<size_t>(algorithm)];
   };
-  if (models.draft) at(models.draft->config().eagle3 ? SpeculativeAlgorithm::kEagle3 : SpeculativeAlgorithm::kEagle) = MakeEagle(models);
+  if (models.draft) {
+    HAAST_CHECK(models.draft->feature_width() == models.target->tap_width())
+        << models.draft->feature_width() << " floats a token, the target taps " << models.target->tap_width();
+    const auto algorithm = models.draft->config().eagle3 ? SpeculativeAlgorithm::kEagle3 : SpeculativeAlgorithm::kEagle;
+    at(algorithm) =
+        std::make_unique<spec::EagleDrafter>(SpeculativeAlgorithmName(algorithm), *models.draft, *models.draft_runner, *models.ops);
+  }
   if (models.draft_model) {
     at(SpeculativeAlgorithm::kDraftModel) = std::make_unique<spec::ModelDrafter>(*models.draft_model_runner, *models.ops);
   }
@@ -71,13 +71,9 @@ spec::TreeShape ShapeOf(const SpeculationParams& params) {
 }
 
 Status CheckSpeculation(const SpeculationParams& params) {
-  const auto range = [](const char* name, int value, int low, int high) -> Status {
-    if (value >= low && value <= high) return {};
-    return Err(ErrorCode::kInvalidArgument, "{} = {}: expected {} to {}", name, value, low, high);
-  };
-  HAAST_RETURN_IF_ERROR(range("num_draft_tokens (drafts, the root excluded)", params.num_draft_tokens, 1, kMaxDraftTokens));
-  HAAST_RETURN_IF_ERROR(range("top_k", params.top_k, 1, kMaxTopK));
-  HAAST_RETURN_IF_ERROR(range("depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxDepth));
+  HAAST_RETURN_IF_ERROR(CheckRange("num_draft_tokens (drafts, the root excluded)", params.num_draft_tokens, 1, kMaxDraftTokens));
+  HAAST_RETURN_IF_ERROR(CheckRange("top_k", params.top_k, 1, kMaxTopK));
+  HAAST_RETURN_IF_ERROR(CheckRange("depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxDepth));
   if (params.automatic && (params.top_k != 1 || params.num_draft_tokens > spec::kMaxPlannedDepth)) {
     return Err(ErrorCode::kInvalidArgument, "automatic speculation drafts chains of at most {}: top_k = {}, num_draft_tokens = {}",
                spec::kMaxPlannedDepth, params.top_k, params.num_draft_tokens);

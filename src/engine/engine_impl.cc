@@ -9,26 +9,21 @@
 #include "sampling/accept.h"
 
 namespace haast::engine {
-namespace {
-
-constexpr int64_t kMeasuredTokens = 64;  // at least what MeasureStepCosts takes for a while
-
-}  // namespace
-
 EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
     : options_(std::move(options)),
       models_(std::move(models)),
       drafters_(MakeDrafters(models_)),
       prefix_(options_.prefix_cache ? std::make_unique<kv::PrefixCache>(models_.pages.get()) : nullptr),
       swap_(options_.swap_directory, options_.swap_bytes),
-      sampler_(models_.target->logits_width()) {
-  for (const auto& drafter : drafters_) {
-    if (drafter) stats_.drafters.push_back({.name = drafter->name()});
-  }
-}
+      sampler_(models_.target->logits_width()) {}
 
 spec::Drafter* EngineImpl::DrafterOf(const Sequence& sequence) const {
   return drafters_[static_cast<size_t>(sequence.request.speculation.algorithm)].get();
+}
+
+spec::Drafter* EngineImpl::ActiveDrafterOf(const Sequence& sequence) const {
+  const bool disabled = !drafter_stats_[static_cast<size_t>(sequence.request.speculation.algorithm)].disabled.empty();
+  return disabled ? nullptr : DrafterOf(sequence);
 }
 
 void EngineImpl::TakeInbox(std::vector<Event>* events) {
@@ -54,9 +49,8 @@ void EngineImpl::TakeInbox(std::vector<Event>* events) {
 }
 
 // The shape of the sequence's next round: what the request asks for, within the tokens it may still generate and the context.
-spec::TreeShape EngineImpl::WantedShape(const Sequence& sequence) {
-  spec::Drafter* drafter = DrafterOf(sequence);
-  if (drafter == nullptr || !StatsOf(*drafter)->disabled.empty()) return {};
+spec::TreeShape EngineImpl::WantedShape(const Sequence& sequence) const {
+  if (ActiveDrafterOf(sequence) == nullptr) return {};
   spec::TreeShape shape = ShapeOf(sequence.request.speculation);
   if (sequence.request.speculation.automatic) shape = {sequence.planned_depth, sequence.planned_depth, 1};
   const int64_t context_left = options_.max_context - static_cast<int64_t>(sequence.tokens.size());
@@ -78,7 +72,7 @@ Status EngineImpl::Propose() {
     if (items[algorithm].empty()) continue;
     const double start = base::NowSeconds();
     HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Propose(items[algorithm]));
-    StatsOf(*drafters_[algorithm])->seconds += base::NowSeconds() - start;
+    drafter_stats_[algorithm].seconds += base::NowSeconds() - start;
   }
   return {};
 }
@@ -132,7 +126,7 @@ Status EngineImpl::RunTarget() {
   pending.reserve(running_.size());
   for (const auto& sequence : running_) {
     // Logits on every row: no more than a tree may have.
-    const int64_t most = sequence->wants_prompt_logprobs() ? kMaxDraftTokens + 1 : sequence->pending();
+    const int64_t most = sequence->wants_prompt_logprobs() ? spec::kMaxTreeRows : sequence->pending();
     pending.push_back(std::min(sequence->pending(), most));
   }
   const std::vector<int64_t> rows = AssignRows(pending, options_.prefill_chunk);
@@ -217,27 +211,19 @@ void EngineImpl::CountRound(Sequence* sequence, int num_accepted, int64_t emitte
   round.accepted = num_accepted;
   round.emitted = emitted;
   const SpeculationParams& params = sequence->request.speculation;
-  round.accepted_at.assign(static_cast<size_t>(params.automatic ? sequence->tree.depth() : ShapeOf(params).depth), 0);
-  for (int i = 0; i < num_accepted; ++i) round.accepted_at[i] = 1;
+  const size_t algorithm = static_cast<size_t>(params.algorithm);
   const int depth = sequence->tree.depth();
+  round.accepted_at.assign(static_cast<size_t>(params.automatic ? depth : ShapeOf(params).depth), 0);
+  for (int i = 0; i < num_accepted; ++i) round.accepted_at[i] = 1;
   sequence->acceptance.Observe(depth, num_accepted);
-  acceptance_[static_cast<size_t>(sequence->request.speculation.algorithm)].Observe(depth, num_accepted);
+  acceptance_[algorithm].Observe(depth, num_accepted);
   sequence->stats.Add(round);
   stats_.speculation.Add(round);
-  const size_t algorithm = static_cast<size_t>(sequence->request.speculation.algorithm);
-  DrafterStats* stats = StatsOf(*drafters_[algorithm]);
-  stats->speculation.Add(round);
+  DrafterStats& stats = drafter_stats_[algorithm];
+  stats.speculation.Add(round);
   // What has no model of its own is cheap, and may well wait long for a text that repeats.
-  if (drafters_[algorithm]->runner() == nullptr || !stats->disabled.empty()) return;
-  if (auto reason = health_[algorithm].Count(num_accepted > 0, options_.acceptance_floor)) stats->disabled = std::move(*reason);
-}
-
-DrafterStats* EngineImpl::StatsOf(const spec::Drafter& drafter) {
-  const std::string_view name = drafter.name();
-  const auto found =
-      std::find_if(stats_.drafters.begin(), stats_.drafters.end(), [&](const DrafterStats& stats) { return stats.name == name; });
-  HAAST_CHECK(found != stats_.drafters.end()) << drafter.name();
-  return &*found;
+  if (drafters_[algorithm]->runner() == nullptr || !stats.disabled.empty()) return;
+  if (auto reason = health_[algorithm].Count(num_accepted > 0, options_.acceptance_floor)) stats.disabled = std::move(*reason);
 }
 
 // What the target says of the prompt tokens after the share's rows, which have not been committed yet.
@@ -302,8 +288,8 @@ Status EngineImpl::Observe() {
   for (size_t i = 0; i < shares_.size(); ++i) {
     const Share& share = shares_[i];
     Sequence* sequence = share.sequence;
-    const spec::Drafter* drafter = sequence == nullptr ? nullptr : DrafterOf(*sequence);
-    if (drafter == nullptr || !StatsOf(*drafter)->disabled.empty()) continue;
+    const spec::Drafter* drafter = sequence == nullptr ? nullptr : ActiveDrafterOf(*sequence);
+    if (drafter == nullptr) continue;
     const int64_t count = share.rows + std::max<int64_t>(0, static_cast<int64_t>(share.kept.size()) - 1);
     for (int64_t j = 0; drafter->needs_taps() && j < count; ++j) {
       const int64_t row = j < share.rows ? j : share.rows - 1 + share.kept[static_cast<size_t>(j - share.rows + 1)];
@@ -318,7 +304,7 @@ Status EngineImpl::Observe() {
     if (items[algorithm].empty()) continue;
     const double start = base::NowSeconds();
     HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Observe(items[algorithm]));
-    StatsOf(*drafters_[algorithm])->seconds += base::NowSeconds() - start;
+    drafter_stats_[algorithm].seconds += base::NowSeconds() - start;
   }
   return {};
 }
@@ -406,11 +392,12 @@ std::vector<Event> EngineImpl::Step() {
 
 EngineStats EngineImpl::stats() const {
   EngineStats stats = stats_;
-  for (DrafterStats& drafter : stats.drafters) {
-    const SpeculationStats& counts = drafter.speculation;
-    if (counts.drafted > 0)
-      drafter.wasted_seconds =
-          drafter.seconds * static_cast<double>(counts.drafted - counts.accepted) / static_cast<double>(counts.drafted);
+  for (size_t algorithm = 0; algorithm < drafters_.size(); ++algorithm) {
+    if (drafters_[algorithm] == nullptr) continue;
+    DrafterStats& drafter = stats.drafters.emplace_back(drafter_stats_[algorithm]);
+    drafter.name = drafters_[algorithm]->name();
+    const auto [drafted, accepted] = std::pair(drafter.speculation.drafted, drafter.speculation.accepted);
+    if (drafted > 0) drafter.wasted_seconds = drafter.seconds * static_cast<double>(drafted - accepted) / static_cast<double>(drafted);
   }
   stats.running = static_cast<int64_t>(running_.size());
   stats.waiting = static_cast<int64_t>(waiting_.size());

@@ -55,18 +55,19 @@ class EngineImpl final : public Engine {
 
   Status CheckRequest(const Request& request) const;
   int64_t MostTokens(const Request& request) const;
+  RequestId Enqueue(std::unique_ptr<Sequence> sequence);
   void TakeInbox(std::vector<Event>* events);
   Status Propose();
   Status MeasureCosts();
   void PlanDepths();
-  spec::Drafter* DrafterOf(const Sequence& sequence) const;  // null where it does not speculate
-  spec::TreeShape WantedShape(const Sequence& sequence);
+  spec::Drafter* DrafterOf(const Sequence& sequence) const;        // null where it does not speculate
+  spec::Drafter* ActiveDrafterOf(const Sequence& sequence) const;  // likewise where it is no longer used
+  spec::TreeShape WantedShape(const Sequence& sequence) const;
   Status RunTarget();
   void ReadPromptLogprobs(const Share& share);
   std::span<const float> LogitsToDraw(const Sequence& sequence, int64_t logit);
   void Accept(Share* share, Event* event);
   void CommitRows(const Share& share);
-  DrafterStats* StatsOf(const spec::Drafter& drafter);
   void CountRound(Sequence* sequence, int num_accepted, int64_t emitted);
   bool Emit(Sequence* sequence, int64_t logit, int32_t token, bool from_draft, Event* event);
   Status Observe();
@@ -101,6 +102,7 @@ class EngineImpl final : public Engine {
   LoadedModels models_;
   Drafters drafters_;
   std::array<DraftHealth, kNumSpeculativeAlgorithms> health_;
+  std::array<DrafterStats, kNumSpeculativeAlgorithms> drafter_stats_;
   StepCosts costs_;                                                             // empty until a request speculates automatically
   std::array<spec::AcceptanceEstimate, kNumSpeculativeAlgorithms> acceptance_;  // over all requests
   std::unique_ptr<kv::PrefixCache> prefix_;                                     // null: off

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/format.h"
+#include "engine/check_range.h"
 #include "exec/ops_choice.h"
 #include "kv/kv_cache.h"
 #include "model/eagle1.h"
@@ -14,12 +15,6 @@ namespace haast::engine {
 namespace {
 
 constexpr int64_t kSmallestPool = 8192;  // tokens
-
-template <typename T>
-Status CheckRange(const char* name, T value, T low, T high) {
-  if (value >= low && value <= high) return {};
-  return Err(ErrorCode::kInvalidArgument, "{} = {}: expected {} to {}", name, value, low, high);
-}
 
 // Pages of the pool, with the one that is never given out.
 int64_t PoolPages(const EngineOptions& options) { return kv::PagesFor(options.kv_tokens, options.page_size) + 1; }

@@ -136,10 +136,7 @@ Result<ResumedRequest> EngineImpl::Resume(const std::string& path, const Constra
     }
     resumed.request.constraint = sequence->request.constraint;
   }
-  std::lock_guard lock(inbox_mutex_);
-  resumed.id = sequence->id = next_id_++;
-  inbox_.push_back(std::move(sequence));
-  unfinished_.fetch_add(1);
+  resumed.id = Enqueue(std::move(sequence));
   return resumed;
 }
 

@@ -32,10 +32,11 @@ Status MeasureCurve(const std::vector<int>& rows, const Launch& launch, spec::Co
 
 }  // namespace
 
+const int64_t kMeasuredTokens = kDepth + kPassRows.back();
+
 Result<bool> MeasureStepCosts(const LoadedModels& models, const Drafters& drafters, StepCosts* costs) {
-  const int64_t tokens = kDepth + kPassRows.back();
-  if (models.pages->num_free() < kv::PagesFor(tokens, models.pages->page_size())) return false;
-  if (models.target_runner->options().max_context < tokens) return false;
+  if (models.pages->num_free() < kv::PagesFor(kMeasuredTokens, models.pages->page_size())) return false;
+  if (models.target_runner->options().max_context < kMeasuredTokens) return false;
   for (size_t i = 0; i < drafters.size(); ++i) {
     exec::Runner* draft = drafters[i] ? drafters[i]->runner() : nullptr;
     if (draft == nullptr && !costs->pass.empty()) continue;

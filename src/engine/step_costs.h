@@ -19,6 +19,9 @@ struct StepCosts {
   }
 };
 
+// Tokens whose pages MeasureStepCosts takes for a while.
+extern const int64_t kMeasuredTokens;
+
 // Runs every kind of launch a few times on pages of its own (some 0.2 s for a model of 100 MB). Where the pool has no room for
 // them now, the costs stay as they are; false then.
 Result<bool> MeasureStepCosts(const LoadedModels& models, const Drafters& drafters, StepCosts* costs);

@@ -67,6 +67,10 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   sequence->edits = sampling::LogitEdits(request);
   sequence->request = std::move(request);
   sequence->submitted = base::NowSeconds();
+  return Enqueue(std::move(sequence));
+}
+
+RequestId EngineImpl::Enqueue(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(inbox_mutex_);
   const RequestId id = next_id_++;
   sequence->id = id;

@@ -18,6 +18,33 @@ constexpr int kProbeRounds = 4;
 // Drafting must promise this much more than plain decoding: what an estimate is wrong by costs as much as it gains.
 constexpr double kWorthwhile = 1.01;
 
+// Calls visit(j, chance that draft j is emitted) for the first `depth` drafts of a request.
+template <typename Visit>
+void ForEachDraft(const DepthRequest& request, int depth, const Visit& visit) {
+  double reached = 1.0;
+  for (int j = 0; j < depth; ++j) {
+    reached *= request.own->Chance(j, request.prior);
+    visit(j, reached);
+  }
+}
+
+double StepSeconds(std::span<const int> depths, int other_rows, const CostModel& costs) {
+  int rows = other_rows;
+  int deepest = 0;
+  int extend_rows = 0;
+  for (const int depth : depths) {
+    rows += 1 + depth;
+    deepest = std::max(deepest, depth);
+    if (depth > 0) extend_rows += 1 + depth / 2;
+  }
+  double seconds = costs.pass->At(rows) + costs.draft_extend->At(extend_rows);
+  for (int level = 1; level < deepest; ++level) {
+    const auto wants = std::count_if(depths.begin(), depths.end(), [&](int depth) { return depth > level; });
+    seconds += costs.draft_step->At(static_cast<int>(wants));
+  }
+  return seconds;
+}
+
 }  // namespace
 
 void CostCurve::Set(std::vector<int> rows, std::vector<double> seconds) {
@@ -66,25 +93,10 @@ double AcceptanceEstimate::Chance(int position, const AcceptanceEstimate* prior)
 }
 
 StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, int other_rows, const CostModel& costs) {
-  StepPrice price;
-  int rows = other_rows;
-  int deepest = 0;
-  int extend_rows = 0;
+  StepPrice price{.tokens = 0.0, .seconds = StepSeconds(depths, other_rows, costs)};
   for (size_t i = 0; i < requests.size(); ++i) {
-    double reached = 1.0;
     price.tokens += 1.0;
-    for (int j = 0; j < depths[i]; ++j) {
-      reached *= requests[i].own->Chance(j, requests[i].prior);
-      price.tokens += reached;
-    }
-    rows += 1 + depths[i];
-    deepest = std::max(deepest, depths[i]);
-    if (depths[i] > 0) extend_rows += 1 + depths[i] / 2;
-  }
-  price.seconds = costs.pass->At(rows) + costs.draft_extend->At(extend_rows);
-  for (int level = 1; level < deepest; ++level) {
-    const auto wants = std::count_if(depths.begin(), depths.end(), [&](int depth) { return depth > level; });
-    price.seconds += costs.draft_step->At(static_cast<int>(wants));
+    ForEachDraft(requests[i], depths[i], [&](int, double reached) { price.tokens += reached; });
   }
   return price;
 }
@@ -97,23 +109,22 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, int other_
   };
   std::vector<Step> steps;
   for (size_t i = 0; i < requests.size(); ++i) {
-    double reached = 1.0;
-    for (int j = 0; j < std::min(requests[i].most, kMaxPlannedDepth); ++j) {
-      reached *= requests[i].own->Chance(j, requests[i].prior);
-      steps.push_back({reached, j + 1, i});
-    }
+    ForEachDraft(requests[i], std::min(requests[i].most, kMaxPlannedDepth),
+                 [&](int j, double reached) { steps.push_back({reached, j + 1, i}); });
   }
   // The likeliest drafts first. A deeper draft of a request is never likelier than the one before it, and comes after it.
   std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.gain > b.gain; });
   std::vector<int> depths(requests.size(), 0);
   std::vector<int> best = depths;
+  double tokens = static_cast<double>(requests.size());
   const auto rate = [&] {
-    const StepPrice price = PriceStep(requests, depths, other_rows, costs);
-    return price.seconds > 0.0 ? price.tokens / price.seconds : 0.0;
+    const double seconds = StepSeconds(depths, other_rows, costs);
+    return seconds > 0.0 ? tokens / seconds : 0.0;
   };
   double best_rate = rate() * kWorthwhile;
   for (const Step& step : steps) {
-    depths[step.request] = std::max(depths[step.request], step.depth);
+    depths[step.request] = step.depth;
+    tokens += step.gain;
     const double now = rate();
     if (now <= best_rate) continue;
     best_rate = now;

@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "haast/request.h"
 #include "sampling/draft.h"
 
 namespace haast::spec {
 
-// Rows of a verify launch of one request, the root included: bits of one mask word.
-inline constexpr int kMaxTreeRows = 64;
+// Rows of a verify launch of one request: the drafts and the root.
+inline constexpr int kMaxTreeRows = kMaxDraftTokens + 1;
 
 // How far and how wide a round may draft. A chain has top_k 1 and depth = num_tokens.
 struct TreeShape {

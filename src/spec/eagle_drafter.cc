@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-
 namespace haast::spec {
 namespace {
 
@@ -12,18 +10,6 @@ namespace {
 constexpr int64_t kWaitingRows = 32;
 
 }  // namespace
-
-EagleDrafter::EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops,
-                           std::vector<int64_t> tap_columns, int64_t tap_width)
-    : name_(name),
-      head_(head),
-      runner_(runner),
-      sampler_(head.draft_to_target(), ops),
-      tap_columns_(std::move(tap_columns)),
-      tap_width_(tap_width) {
-  HAAST_CHECK(static_cast<int64_t>(tap_columns_.size()) * tap_width_ == head.feature_width())
-      << tap_columns_.size() << " taps of " << tap_width_ << ", the head reads " << head.feature_width();
-}
 
 void EagleDrafter::BeginLaunch() {
   sequences_.clear();
@@ -113,11 +99,7 @@ void EagleDrafter::Remember(const ObserveItem& item) {
   DraftState& state = *item.state;
   const std::span<const int32_t> next = item.tokens.subspan(static_cast<size_t>(item.first_position) + 1, static_cast<size_t>(item.count));
   state.waiting_ids.insert(state.waiting_ids.end(), next.begin(), next.end());
-  for (const float* taps : item.taps) {
-    for (const int64_t column : tap_columns_) {
-      state.waiting_taps.insert(state.waiting_taps.end(), taps + column, taps + column + tap_width_);
-    }
-  }
+  for (const float* taps : item.taps) state.waiting_taps.insert(state.waiting_taps.end(), taps, taps + head_.feature_width());
   state.first.clear();
 }
 

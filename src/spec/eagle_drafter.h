@@ -14,10 +14,9 @@ namespace haast::spec {
 
 class EagleDrafter final : public Drafter {
  public:
-  // All outlive the drafter. `runner` runs `head`. `tap_columns`: where each of the head's taps begins in the features of a
-  // token (ObserveItem::taps), `tap_width` floats each.
-  EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops,
-               std::vector<int64_t> tap_columns, int64_t tap_width);
+  // All outlive the drafter. `runner` runs `head`, for which the target taps feature_width() floats a token.
+  EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops)
+      : name_(name), head_(head), runner_(runner), sampler_(head.draft_to_target(), ops) {}
 
   const char* name() const override { return name_; }
   exec::Runner* runner() override { return &runner_; }
@@ -46,8 +45,6 @@ class EagleDrafter final : public Drafter {
   const model::DraftHead& head_;
   exec::Runner& runner_;
   sampling::DraftSampler sampler_;
-  const std::vector<int64_t> tap_columns_;
-  const int64_t tap_width_;
   // Arrays of one round, kept between rounds for their memory.
   std::vector<Growth> growth_;  // [items]
   std::vector<attention::SequenceRows> sequences_;
