@@ -44,7 +44,7 @@ rust_is_new_enough || missing+=(cargo-web rustc-web)
 if [[ "${1:-}" == lint ]]; then
   tool git git
   tool clang-format-19 clang-format-19
-  tool clang-tidy-19 clang-tidy-19
+  tool clang-tidy-22 clang-tidy-22
   tool clang++-19 clang-19
   lib libclang-rt-19-dev
   if ! cargo clippy --version >/dev/null 2>&1; then missing+=(rust-web-clippy); fi

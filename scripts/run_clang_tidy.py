@@ -74,10 +74,16 @@ def verdict(bad, first, changed_first):
     return 1 if (set(bad) & set(first) if changed_first else bad) else 0
 
 
+def analyzer_flags(file):
+    """Tests go without the path-sensitive analyzer: on their macros it takes six times as long as all else."""
+    is_test = file.name.endswith("_test.cc") or (ROOT / "tests") in file.parents
+    return ["--checks=-clang-analyzer-*"] if is_test else []
+
+
 def tidy(build, file, deadline):
     if time.monotonic() > deadline:
         return file, None, ""
-    command = ["clang-tidy-19", "--quiet", "-p", str(build), "--extra-arg=-Wno-unknown-warning-option", str(file)]
+    command = ["clang-tidy-22", "--quiet", "-p", str(build), "--extra-arg=-Wno-unknown-warning-option", *analyzer_flags(file), str(file)]
     result = subprocess.run(command, capture_output=True, text=True)
     return file, result.returncode, result.stdout + (result.stderr if result.returncode else "")
 

@@ -11,8 +11,6 @@
 namespace haast::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 Request MakeRequest(int prompt, int max_tokens, uint64_t seed, int drafts = 0) {
   Request request;
   request.prompt = RandomIds(prompt, 320, seed);

@@ -307,7 +307,7 @@ TEST_F(SessionTest, DamagedFilesAreRefused) {
   const std::string path = SavedAfter(6);
   const std::string good = ReadFile(path);
   auto engine = MustCreate(options_);
-  const auto error = [&](std::string bytes) {
+  const auto error = [&](const std::string& bytes) {
     WriteFile(path, bytes);
     return ResumeError(*engine, path);
   };

@@ -24,7 +24,7 @@ class Child {
  public:
   enum class Streams { kTerminal, kPipe };
 
-  Child(Args argv, const Args& environment, Streams streams) {
+  Child(const Args& argv, const Args& environment, Streams streams) {
     int ends[2] = {-1, -1};
     if (streams == Streams::kTerminal) {
       pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
