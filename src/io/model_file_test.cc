@@ -359,7 +359,6 @@ TEST(SplitGguf, IncompleteOrMixedUp) {
   EXPECT_ERROR(ModelFile::Open(second), kInvalid, "tiny-00002-of-00003.gguf", "first file of a set of 3", "-00001-of-00003.gguf");
   std::filesystem::copy(first, dir.Join("renamed.gguf"));
   EXPECT_ERROR(ModelFile::Open(dir.Join("renamed.gguf")), kInvalid, "renamed.gguf", "-00001-of-00003.gguf");
-  const std::string third_bytes = ReadFile(third);
   std::filesystem::copy_file(second, third, std::filesystem::copy_options::overwrite_existing);
   EXPECT_ERROR(ModelFile::Open(first), kInvalid, "tiny-00003-of-00003.gguf", "split.no", "expected 2");
   std::filesystem::remove(third);

@@ -129,7 +129,7 @@ std::vector<int32_t> AttentionInputs::VisibleSlots(int b, int j) const {
   const SequenceCase& sequence = shape.sequences[static_cast<size_t>(b)];
   const int32_t* entries = kv_indices.data() + kv_indptr[static_cast<size_t>(b)];
   std::vector<int32_t> visible(entries, entries + sequence.before);
-  const uint64_t mask = tree_mask[static_cast<size_t>(qo_indptr[static_cast<size_t>(b)] + j)];
+  const uint64_t mask = tree_mask[static_cast<size_t>(qo_indptr[static_cast<size_t>(b)]) + static_cast<size_t>(j)];
   for (int other = 0; other < sequence.cached + sequence.rows; ++other) {
     if (sequence.tree ? ((mask >> other) & 1) != 0 : other <= j) visible.push_back(entries[sequence.before + other]);
   }

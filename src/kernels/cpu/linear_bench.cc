@@ -126,12 +126,12 @@ void Table(Bench& bench, const std::vector<int64_t>& rows, int repeats, const ch
 
 int main(int argc, char** argv) {
   using haast::base::Isa;
-  const int threads = argc > 1 ? std::atoi(argv[1]) : haast::base::UsableCpus();
+  const int threads = argc > 1 ? static_cast<int>(std::strtol(argv[1], nullptr, 10)) : haast::base::UsableCpus();
   Isa isa = haast::base::BestIsa();
   for (Isa candidate : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni}) {
     if (argc > 2 && std::string(argv[2]) == haast::base::IsaName(candidate)) isa = candidate;
   }
-  const int repeats = argc > 3 ? std::atoi(argv[3]) : 15;
+  const int repeats = argc > 3 ? static_cast<int>(std::strtol(argv[3], nullptr, 10)) : 15;
   haast::kernels::Bench bench(isa, threads);
   std::printf("%s, %d threads, %.1f MB of weights; min / median / max of %d\n", haast::base::IsaName(isa), threads,
               bench.Bytes(nullptr) / 1e6, repeats);

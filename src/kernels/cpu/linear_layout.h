@@ -57,7 +57,7 @@ struct TileFormat {
     case kTileQ5_K: return {.bits = 5, .min = true, .number_bytes = 320, .scale_bytes = 32, .header_bytes = 64};
     case kTileQ6_K: return {.bits = 6, .zero = 32, .number_bytes = 384, .scale_bytes = 32, .header_bytes = 32};  // 2 x i8 sc
     case kTileF32: return {.number_bytes = 64};
-    case kTileF16: return {.number_bytes = 32};
+    case kTileF16:
     case kTileBF16: return {.number_bytes = 32};
     default: return {};
   }

@@ -158,7 +158,8 @@ TEST(RmsNorm, IsNearTheReferenceAndKeepsTheRowRule) {
       std::vector<float> out(expected.size());
       ops->rms_norm(x.data(), shape.k + 1, weight.data(), 1e-5f, shape.rows, shape.k, out.data(), shape.k, pool);
       // The sum of k squares (all positive) in chains of k / 16 is wrong by k / 16 + 4 roundings, half of that under the root.
-      const float tolerance = static_cast<float>(shape.k / 16 + 12) * FLT_EPSILON / 2;
+      const int64_t roundings = shape.k / 16 + 12;
+      const float tolerance = static_cast<float>(roundings) * FLT_EPSILON / 2;
       for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], tolerance * std::fabs(expected[i]) + FLT_MIN) << ops->name;
       if (first.empty()) first = out;
       EXPECT_TRUE(SameBits(out, first)) << ops->name << ", k = " << shape.k;
