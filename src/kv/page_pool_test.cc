@@ -336,7 +336,7 @@ TEST(KvSeq, RandomSequencesKeepTheInvariants) {
       case 1: seq.Commit(static_cast<int64_t>(random() % (reserved + 1)), kPage); break;
       case 2: seq.CommitDraft(static_cast<int64_t>(random() % (seq.length() + 1)), kPage); break;
       case 3: seq.ReleaseSurplus(0, &pool); break;
-      case 4:
+      default:
         if (random() % 4 == 0) seq.Release(&pool);
         break;
     }

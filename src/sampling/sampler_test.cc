@@ -74,7 +74,7 @@ double ChiSquare(const std::vector<int>& counts, const std::vector<double>& p, i
 }
 
 TEST(CheckSamplingParams, Ranges) {
-  const auto error = [](SamplingParams params) {
+  const auto error = [](const SamplingParams& params) {
     const Status status = CheckSamplingParams(params, 50);
     return status ? "" : status.error().message;
   };
