@@ -213,6 +213,18 @@ TEST_P(Exactness, EveryDrafterInOneBatch) {
   }
 }
 
+// Costs are measured with more rows than the draft model of a small batch has room for.
+TEST_P(Exactness, AutomaticWithADraftModelInASmallBatch) {
+  EngineOptions options = options_;
+  options.draft_model = options.model;
+  options.max_batch = 1;
+  auto engine = MustCreate(options);
+  Request request = requests_[0];
+  request.speculation = {.algorithm = SpeculativeAlgorithm::kDraftModel, .automatic = true};
+  const std::vector<Answer> answers = RunRequests(*engine, {request});
+  ExpectSameBits(reference_[0], answers[0], "automatic, one at a time");
+}
+
 // Penalties, biases, filters, minimum lengths and prompt logprobs, all at once: each position sees the tokens accepted before it.
 TEST_P(Exactness, EverySamplingParameter) {
   std::vector<Request> requests = requests_;

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "engine/engine_impl.h"
 #include "support/engine_harness.h"
 #include "support/tiny_models.h"
@@ -299,50 +297,6 @@ TEST_F(PagingTest, CachedPagesMakeRoomBeforeAnyoneIsPreempted) {
   EXPECT_GT(engine->stats().prefix_evictions, 10);
   EXPECT_EQ(engine->stats().preemptions, 0);
   EXPECT_LE(engine->stats().cached_pages, 16);
-}
-
-// Any drafter, chain or tree.
-SpeculationParams RandomSpeculation(std::mt19937& random) {
-  SpeculationParams params;
-  params.algorithm =
-      std::vector<SpeculativeAlgorithm>{SpeculativeAlgorithm::kNone, SpeculativeAlgorithm::kEagle3, SpeculativeAlgorithm::kDraftModel,
-                                        SpeculativeAlgorithm::kNgram, SpeculativeAlgorithm::kSuffix}[random() % 5];
-  params.num_draft_tokens = 1 + static_cast<int>(random() % 12);
-  const bool tree = params.algorithm == SpeculativeAlgorithm::kEagle3 || params.algorithm == SpeculativeAlgorithm::kSuffix;
-  if (tree) params.top_k = 1 + static_cast<int>(random() % 4);
-  return params;
-}
-
-// Everything at once: few prefixes, all drafters, page sizes and modes, small pools, random arrivals.
-TEST_F(PagingTest, RandomMixesKeepEveryBit) {
-  std::mt19937 random(9);
-  options_.draft_model = options_.model;
-  std::vector<Request> requests;
-  for (int i = 0; i < 24; ++i) {
-    Request request = MakeRequest(8 + static_cast<int>(random() % 60), 4 + static_cast<int>(random() % 30), random() % 3);
-    request.sampling.seed = i;
-    request.sampling.frequency_penalty = i % 3 == 0 ? 0.4f : 0.0f;
-    request.prompt_logprobs = i % 8 == 0 ? 0 : -1;
-    request.speculation = RandomSpeculation(random);
-    requests.push_back(request);
-  }
-  const std::vector<Answer> expected = Reference(requests);
-  int64_t hits = 0;
-  for (int round = 0; round < 6; ++round) {
-    EngineOptions options = options_;
-    options.page_size = std::vector<int>{1, 3, 8, 16, 32, 64}[round];
-    options.kv_tokens = 128 + 64 * (round % 3);
-    options.max_batch = 2 + round;
-    options.prefill_chunk = 9 + 11 * round;
-    options.preemption = round % 2 == 0 ? Preemption::kSwap : Preemption::kRecompute;
-    auto engine = MustCreate(options);
-    std::vector<int> delays;
-    for (size_t i = 0; i < requests.size(); ++i) delays.push_back(static_cast<int>(random() % 60));
-    ExpectAll(expected, RunRequests(*engine, requests, delays), "round " + std::to_string(round));
-    hits += engine->stats().prefix_hit_tokens;
-    EXPECT_EQ(engine->stats().free_pages + engine->stats().cached_pages, engine->stats().total_pages);
-  }
-  EXPECT_GT(hits, 1000);
 }
 
 }  // namespace

@@ -52,20 +52,9 @@ class SessionTest : public ::testing::Test {
     request_.speculation = {SpeculativeAlgorithm::kEagle3, 3};
   }
 
-  static void Add(Event& event, Answer* answer) {
-    for (const TokenOutput& token : event.tokens) {
-      answer->tokens.push_back(token.token);
-      answer->logprobs.push_back(token.logprob);
-    }
-    answer->prompt.insert(answer->prompt.end(), event.prompt.begin(), event.prompt.end());
-    answer->finish = event.finish;
-    answer->error = event.error;
-    answer->speculation = event.speculation;
-    answer->events.push_back(std::move(event));
-  }
   static void Run(Engine& engine, int steps, Answer* answer) {
     for (int step = 0; step < steps && !engine.idle(); ++step) {
-      for (Event& event : engine.Step()) Add(event, answer);
+      for (Event& event : engine.Step()) AddEvent(std::move(event), answer);
       const Status invariants = dynamic_cast<engine::EngineImpl&>(engine).CheckInvariants();
       ASSERT_TRUE(invariants) << invariants.error().message;
     }
@@ -356,6 +345,7 @@ TEST_F(SessionTest, ResumesAfterTheProcessWasKilled) {
   Answer answer;
   answer.tokens = resumed->generated;
   answer.logprobs.assign(expected.logprobs.begin(), expected.logprobs.begin() + static_cast<int64_t>(answer.tokens.size()));
+  answer.top.assign(expected.top.begin(), expected.top.begin() + static_cast<int64_t>(answer.tokens.size()));
   Run(*engine, 1000, &answer);
   ExpectSameBits(expected, answer, "after kill -9");
   EXPECT_EQ(answer.speculation.rounds, expected.speculation.rounds);

@@ -39,7 +39,7 @@ class EngineImpl final : public Engine {
   int64_t target_bytes_per_pass() const override { return models_.target->bytes_per_pass(); }
   int64_t draft_bytes_per_pass() const override { return models_.draft ? models_.draft->bytes_per_pass() : 0; }
 
-  // Page accounting, counted again from what the requests hold, and the prefix cache: for tests.
+  // Page accounting, counted again from what the requests hold, the prefix cache, and whether drafters have followed: for tests.
   Status CheckInvariants() const;
 
  private:
@@ -88,6 +88,7 @@ class EngineImpl final : public Engine {
   bool SwapOut(Sequence* sequence);
   bool SwapIn(Sequence* sequence);
   void CachePages(Sequence* sequence);
+  Status CheckSequence(const Sequence& sequence) const;
   // Which drafter's entries the pages of a sequence hold beside the target's; 0: none. Pages are shared within one kind.
   int DraftKind(const Sequence& sequence) const;
   SequenceCaches CachesOf(const Sequence& sequence) const;

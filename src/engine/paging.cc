@@ -156,17 +156,29 @@ void EngineImpl::CachePages(Sequence* sequence) {
   sequence->listed_pages = full;
 }
 
+// Of a running request between steps.
+Status EngineImpl::CheckSequence(const Sequence& sequence) const {
+  const kv::KvSeq& kv = sequence.kv;
+  const int64_t reserved = static_cast<int64_t>(kv.pages().size()) * options_.page_size;
+  if (sequence.pending() < 1 || kv.length() > reserved || sequence.swapped) {
+    return Err(ErrorCode::kInvalidArgument, "request {}: {} tokens, {} of them with KV in {} slots, {}", sequence.id,
+               sequence.tokens.size(), kv.length(), reserved, sequence.swapped ? "running and swapped" : "running");
+  }
+  const spec::Drafter* drafter = ActiveDrafterOf(sequence);
+  if (drafter != nullptr && !drafter->AcceptsState(sequence.draft, kv.length(), kv.draft_length())) {
+    return Err(ErrorCode::kInvalidArgument, "request {}: {} has {} draft entries and {} waiting features of {} tokens with KV", sequence.id,
+               drafter->name(), kv.draft_length(), sequence.draft.waiting_ids.size(), kv.length());
+  }
+  return {};
+}
+
 Status EngineImpl::CheckInvariants() const {
   HAAST_RETURN_IF_ERROR(models_.pages->CheckAccounting());
   if (prefix_) HAAST_RETURN_IF_ERROR(prefix_->Check());
   std::vector<int> holders(static_cast<size_t>(models_.pages->num_pages()), 0);
   for (const auto& sequence : running_) {
     for (const int32_t page : sequence->kv.pages()) ++holders[page];
-    const int64_t reserved = static_cast<int64_t>(sequence->kv.pages().size()) * options_.page_size;
-    if (sequence->pending() < 1 || sequence->kv.length() > reserved || sequence->swapped) {
-      return Err(ErrorCode::kInvalidArgument, "request {}: {} tokens, {} of them with KV in {} slots, {}", sequence->id,
-                 sequence->tokens.size(), sequence->kv.length(), reserved, sequence->swapped ? "running and swapped" : "running");
-    }
+    HAAST_RETURN_IF_ERROR(CheckSequence(*sequence));
   }
   for (const auto& sequence : waiting_) {
     if (sequence->kv.pages().empty()) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "engine/step_bench.h"
 
@@ -30,6 +31,13 @@ Status MeasureCurve(const std::vector<int>& rows, const Launch& launch, spec::Co
   return {};
 }
 
+// Of `rows`, those whose logits the runner has room for.
+std::vector<int> Within(const std::vector<int>& rows, int64_t most) {
+  std::vector<int> fitting;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(fitting), [&](int count) { return count <= most; });
+  return fitting;
+}
+
 }  // namespace
 
 const int64_t kMeasuredTokens = kDepth + kPassRows.back();
@@ -44,8 +52,9 @@ Result<bool> MeasureStepCosts(const LoadedModels& models, const Drafters& drafte
     HAAST_RETURN_IF_ERROR(bench.Prepare(kDepth));
     if (costs->pass.empty()) HAAST_RETURN_IF_ERROR(MeasureCurve(kPassRows, [&](int64_t rows) { return bench.Verify(rows); }, &costs->pass));
     if (draft == nullptr) continue;
-    HAAST_RETURN_IF_ERROR(MeasureCurve(kDraftRows, [&](int64_t rows) { return bench.DraftStep(rows); }, &costs->draft_step[i]));
-    HAAST_RETURN_IF_ERROR(MeasureCurve(kDraftRows, [&](int64_t rows) { return bench.DraftExtend(rows); }, &costs->draft_extend[i]));
+    const std::vector<int> draft_rows = Within(kDraftRows, draft->options().max_logit_rows);
+    HAAST_RETURN_IF_ERROR(MeasureCurve(draft_rows, [&](int64_t rows) { return bench.DraftStep(rows); }, &costs->draft_step[i]));
+    HAAST_RETURN_IF_ERROR(MeasureCurve(draft_rows, [&](int64_t rows) { return bench.DraftExtend(rows); }, &costs->draft_extend[i]));
   }
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 
@@ -16,6 +17,19 @@ std::unique_ptr<Engine> MustCreate(const EngineOptions& options) {
     std::abort();
   }
   return std::move(*engine);
+}
+
+void AddEvent(Event event, Answer* answer) {
+  for (const TokenOutput& token : event.tokens) {
+    answer->tokens.push_back(token.token);
+    answer->logprobs.push_back(token.logprob);
+    answer->top.push_back(token.top);
+  }
+  answer->prompt.insert(answer->prompt.end(), event.prompt.begin(), event.prompt.end());
+  answer->finish = event.finish;
+  answer->error = event.error;
+  answer->speculation = event.speculation;
+  answer->events.push_back(std::move(event));
 }
 
 std::vector<Answer> RunRequests(Engine& engine, const std::vector<Request>& requests) {
@@ -40,16 +54,8 @@ std::vector<Answer> RunRequests(Engine& engine, const std::vector<Request>& requ
       index[*id] = i;
     }
     for (Event& event : engine.Step()) {
-      Answer& answer = answers[index.at(event.request)];
-      for (const TokenOutput& token : event.tokens) {
-        answer.tokens.push_back(token.token);
-        answer.logprobs.push_back(token.logprob);
-      }
-      answer.prompt.insert(answer.prompt.end(), event.prompt.begin(), event.prompt.end());
-      answer.finish = event.finish;
-      answer.error = event.error;
-      answer.speculation = event.speculation;
-      answer.events.push_back(std::move(event));
+      Answer* answer = &answers[index.at(event.request)];
+      AddEvent(std::move(event), answer);
     }
     const Status invariants = impl.CheckInvariants();
     EXPECT_TRUE(invariants) << invariants.error().message;
@@ -58,20 +64,32 @@ std::vector<Answer> RunRequests(Engine& engine, const std::vector<Request>& requ
   return answers;
 }
 
+namespace {
+
+bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+
+bool SameTop(const std::vector<TokenLogprob>& a, const std::vector<TokenLogprob>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.token == y.token && SameBits(x.logprob, y.logprob); });
+}
+
+}  // namespace
+
 void ExpectSameBits(const Answer& expected, const Answer& actual, const std::string& what) {
   EXPECT_EQ(expected.error, actual.error) << what;
   EXPECT_EQ(expected.finish, actual.finish) << what;
   for (size_t i = 0; i < std::min(expected.tokens.size(), actual.tokens.size()); ++i) {
     ASSERT_EQ(expected.tokens[i], actual.tokens[i]) << what << ": token " << i;
-    ASSERT_EQ(std::bit_cast<uint32_t>(expected.logprobs[i]), std::bit_cast<uint32_t>(actual.logprobs[i]))
+    ASSERT_TRUE(SameBits(expected.logprobs[i], actual.logprobs[i]))
         << what << ": logprob of token " << i << ": " << expected.logprobs[i] << " and " << actual.logprobs[i];
+    ASSERT_TRUE(SameTop(expected.top[i], actual.top[i])) << what << ": most likely tokens beside token " << i;
   }
   EXPECT_EQ(expected.tokens.size(), actual.tokens.size()) << what;
   ASSERT_EQ(expected.prompt.size(), actual.prompt.size()) << what;
   for (size_t i = 0; i < expected.prompt.size(); ++i) {
     ASSERT_EQ(expected.prompt[i].token, actual.prompt[i].token) << what << ": prompt token " << i + 1;
-    ASSERT_EQ(std::bit_cast<uint32_t>(expected.prompt[i].logprob), std::bit_cast<uint32_t>(actual.prompt[i].logprob))
-        << what << ": logprob of prompt token " << i + 1;
+    ASSERT_TRUE(SameBits(expected.prompt[i].logprob, actual.prompt[i].logprob) && SameTop(expected.prompt[i].top, actual.prompt[i].top))
+        << what << ": logprobs of prompt token " << i + 1;
   }
 }
 

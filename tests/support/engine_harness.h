@@ -10,13 +10,17 @@ namespace haast::testing {
 
 struct Answer {
   std::vector<int32_t> tokens;
-  std::vector<float> logprobs;  // of each token
+  std::vector<float> logprobs;                 // of each token
+  std::vector<std::vector<TokenLogprob>> top;  // likewise
   std::vector<TokenOutput> prompt;
   FinishReason finish = FinishReason::kNone;
   std::string error;
   SpeculationStats speculation;
   std::vector<Event> events;
 };
+
+// Appends what a step gave a request.
+void AddEvent(Event event, Answer* answer);
 
 // Submits all, steps until idle. After every step the engine's page accounting must hold.
 std::vector<Answer> RunRequests(Engine& engine, const std::vector<Request>& requests);
@@ -27,7 +31,7 @@ std::vector<Answer> RunRequests(Engine& engine, const std::vector<Request>& requ
 // Creates an engine or fails the test with its error.
 std::unique_ptr<Engine> MustCreate(const EngineOptions& options);
 
-// Fails the test at the first token or logprob bit that differs.
+// Fails the test at the first token or logprob bit that differs, those of the most likely tokens and of the prompt included.
 void ExpectSameBits(const Answer& expected, const Answer& actual, const std::string& what);
 
 // `count` pseudo-random ids in [0, vocab).
