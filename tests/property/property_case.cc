@@ -14,7 +14,7 @@ class Chooser {
  public:
   explicit Chooser(uint64_t seed) : random_(seed, "property") {}
 
-  int Between(int low, int high) { return low + static_cast<int>(random_.Below(static_cast<uint64_t>(high - low + 1))); }
+  int Between(int low, int high) { return low + static_cast<int>(random_.Below(static_cast<uint64_t>(int64_t{high} - low + 1))); }
   bool OneIn(int count) { return random_.Below(static_cast<uint64_t>(count)) == 0; }
   uint64_t Seed() { return random_.Next(); }
   template <typename T>
