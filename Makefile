@@ -6,8 +6,12 @@ BENCH_ARGS ?=
 FUZZ_SECONDS ?= 120
 # Thread sanitizer of g++ 12 cannot map its shadow where the kernel randomises addresses widely.
 NO_ASLR := setarch $(shell uname -m) -R
+# Tests that qemu-user runs in minutes: instruction sets and what stands on them.
+ARM64_TESTS := base_test core_test kernels_test kernels_linear_test runner_test exactness_test tiny_golden_test
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
 
-.PHONY: run test test-long build program deps lint-deps model chat bench format format-check lint clippy asan tsan checked fuzz clean help
+.PHONY: run test test-long build program deps lint-deps model chat bench format format-check lint clippy asan tsan checked arm64 fuzz clean help
 
 run: program model  ## build, fetch the default model, answer PROMPT with speculation on
 	build/haast generate --compare "$(PROMPT)"
@@ -77,6 +81,12 @@ tsan: deps model  ## tests under ThreadSanitizer
 	cmake --build --preset tsan -j $(JOBS)
 	$(NO_ASLR) ctest --preset tsan -j $(JOBS)
 
+arm64: deps  ## cross build for 64-bit ARM; kernel, layer and engine tests under qemu-user
+	@scripts/install_deps.sh arm64
+	cmake --preset arm64
+	cmake --build --preset arm64 -j $(JOBS) --target $(ARM64_TESTS)
+	ctest --preset arm64 -R '^($(subst $(SPACE),|,$(ARM64_TESTS)))$$'
+
 fuzz: lint-deps  ## libFuzzer on every file format, FUZZ_SECONDS in all
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
@@ -86,4 +96,4 @@ clean:  ## remove all build folders
 	rm -rf build build-*
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

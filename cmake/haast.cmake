@@ -10,6 +10,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 option(HAAST_WERROR "Treat warnings as errors" ON)
+option(HAAST_PROGRAM "Build the program and the text library, which needs Rust; without them the engine takes token ids" ON)
 option(HAAST_CHECKED "Poison reusable buffers and check page ownership at every launch" OFF)
 option(HAAST_LONG_TESTS "Also run the tests labelled long (sweeps of minutes)" OFF)
 option(HAAST_FUZZ "Build the libFuzzer programs of haast_fuzz (needs clang); without it they replay their corpus as tests" OFF)

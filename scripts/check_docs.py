@@ -18,7 +18,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 TREE_PATH = re.compile(r"`((?:src|include|scripts|bench|cmake|docs|models|tests|examples|train)/[\w./-]+)`")
 TEST_NAME = re.compile(r"`([A-Z]\w*\.[A-Z]\w*)`")
 TEST_MACRO = re.compile(r"^TEST(?:_F|_P)?\((\w+), (\w+)\)", re.MULTILINE)
-MAKE = re.compile(r"(?:^|[`\s])(?:make|\./run) ([a-z][a-z-]*)", re.MULTILINE)
+MAKE = re.compile(r"(?:^|[`\s])(?:make|\./run) ([a-z][a-z0-9-]*)", re.MULTILINE)
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 SOURCES = (".h", ".cc", ".cu", ".cuh", ".rs", ".py", ".sh", ".cmake", ".txt", ".md", ".json")
@@ -56,7 +56,7 @@ def check_page(root, name, text, targets, tests):
 
 def check(root):
     makefile = root / "Makefile"
-    targets = set(re.findall(r"^([a-z-]+):", makefile.read_text(), re.MULTILINE)) if makefile.exists() else set()
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile.read_text(), re.MULTILINE)) if makefile.exists() else set()
     tests = test_names(root)
     for name in tree.project_files(root):
         if not name.endswith(SOURCES) or "corpus" in name or name.startswith("tests/goldens/"):

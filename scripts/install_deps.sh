@@ -2,6 +2,7 @@
 # Installs the Debian packages that haast needs and this machine lacks; says which. Does nothing where nothing is missing.
 #   scripts/install_deps.sh            to build, run and test
 #   scripts/install_deps.sh lint       also what `make lint`, `make format` and `make fuzz` need
+#   scripts/install_deps.sh arm64      also what `make arm64` needs; adds the architecture arm64 to dpkg
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -50,6 +51,12 @@ if [[ "${1:-}" == lint ]]; then
   if ! cargo clippy --version >/dev/null 2>&1; then missing+=(rust-web-clippy); fi
 fi
 
+if [[ "${1:-}" == arm64 ]]; then
+  tool aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+  tool qemu-aarch64 qemu-user
+  for package in libfmt-dev libsimdjson-dev libxxhash-dev libgtest-dev libgmock-dev; do lib "$package:arm64"; done
+fi
+
 if [[ ${#missing[@]} -eq 0 ]]; then
   exit 0
 fi
@@ -63,6 +70,7 @@ if [[ $EUID -ne 0 ]]; then
   fi
   as_root=(sudo)
 fi
+if [[ "${missing[*]}" == *:arm64* ]]; then "${as_root[@]}" dpkg --add-architecture arm64; fi
 "${as_root[@]}" apt-get update
 if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; then
   echo "install_deps: apt could not install: ${missing[*]}. haast is built on Debian 12 or newer with its security suite" \

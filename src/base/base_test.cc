@@ -57,15 +57,20 @@ TEST(ThreadPool, WakesSleepingWorkers) {
 
 TEST(ThreadPool, WorkersInheritTheFloatControl) {
 #if defined(__x86_64__)
+  constexpr uint32_t kFlushDenormals = 0x8040;
+#elif defined(__aarch64__)
+  constexpr uint32_t kFlushDenormals = 1u << 24;
+#else
+  constexpr uint32_t kFlushDenormals = 0;  // no control to inherit
+#endif
   const uint32_t before = GetFloatControl();
-  SetFloatControl(before | 0x8040);  // flush denormals
+  SetFloatControl(before | kFlushDenormals);
   ThreadPool pool(2);
   std::vector<uint32_t> seen(2, 0);
-  pool.Run([&](int thread, int) { seen[thread] = GetFloatControl() & 0x8040; });
+  pool.Run([&](int thread, int) { seen[thread] = GetFloatControl() & kFlushDenormals; });
   SetFloatControl(before);
   EXPECT_EQ(seen[0], seen[1]);
-  EXPECT_EQ(seen[1], 0x8040u);
-#endif
+  EXPECT_EQ(seen[1], kFlushDenormals);
 }
 
 TEST(Share, CoversEveryItemOnce) {

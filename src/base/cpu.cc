@@ -6,6 +6,9 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace haast::base {
@@ -16,8 +19,21 @@ const char* IsaName(Isa isa) {
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Vnni: return "avx512-vnni";
+    case Isa::kNeonDot: return "neon-dotprod";
+    case Isa::kNeonI8mm: return "neon-i8mm";
   }
   return "unknown";
+}
+
+std::span<const Isa> ArchitectureIsas() {
+#if defined(__x86_64__)
+  static constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
+#elif defined(__aarch64__)
+  static constexpr Isa kIsas[] = {Isa::kPortable, Isa::kNeonDot, Isa::kNeonI8mm};
+#else
+  static constexpr Isa kIsas[] = {Isa::kPortable};
+#endif
+  return kIsas;
 }
 
 bool IsaSupported(Isa isa) {
@@ -27,22 +43,26 @@ bool IsaSupported(Isa isa) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  switch (isa) {
-    case Isa::kPortable: return true;
-    case Isa::kAvx2: return avx2;
-    case Isa::kAvx512: return avx512;
-    case Isa::kAvx512Vnni: return avx512 && __builtin_cpu_supports("avx512vnni");
-  }
+  if (isa == Isa::kAvx2) return avx2;
+  if (isa == Isa::kAvx512) return avx512;
+  if (isa == Isa::kAvx512Vnni) return avx512 && __builtin_cpu_supports("avx512vnni");
+#elif defined(__aarch64__)
+  const bool dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  if (isa == Isa::kNeonDot) return dot;
+  if (isa == Isa::kNeonI8mm) return dot && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
 #endif
   return false;
 }
 
-Isa BestIsa() {
-  for (Isa isa : {Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAvx2}) {
-    if (IsaSupported(isa)) return isa;
+std::vector<Isa> SupportedIsas() {
+  std::vector<Isa> supported;
+  for (const Isa isa : ArchitectureIsas()) {
+    if (IsaSupported(isa)) supported.push_back(isa);
   }
-  return Isa::kPortable;
+  return supported;
 }
+
+Isa BestIsa() { return SupportedIsas().back(); }
 
 std::string CpuModelName() {
   std::ifstream info("/proc/cpuinfo");
@@ -64,6 +84,10 @@ int UsableCpus() {
 uint32_t GetFloatControl() {
 #if defined(__x86_64__)
   return _mm_getcsr();
+#elif defined(__aarch64__)
+  uint64_t control;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  return static_cast<uint32_t>(control);
 #else
   return 0;
 #endif
@@ -72,6 +96,8 @@ uint32_t GetFloatControl() {
 void SetFloatControl([[maybe_unused]] uint32_t control) {
 #if defined(__x86_64__)
   _mm_setcsr(control);
+#elif defined(__aarch64__)
+  asm volatile("msr fpcr, %0" : : "r"(static_cast<uint64_t>(control)));
 #endif
 }
 

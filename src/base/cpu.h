@@ -2,17 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace haast::base {
 
-// Instruction sets of the product kernels, in rising order of preference.
-enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni };
+// Instruction sets of the product kernels, in rising order of preference within an architecture.
+enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kNeonDot, kNeonI8mm };
 
 const char* IsaName(Isa isa);
 
+// Those of the architecture that this build is for, in rising order of preference; the portable one first.
+std::span<const Isa> ArchitectureIsas();
+
 // True where the processor *and* the operating system support every instruction that the kernels of `isa` use.
 bool IsaSupported(Isa isa);
+
+// Those of ArchitectureIsas() that are supported.
+std::vector<Isa> SupportedIsas();
 
 // The best supported one.
 Isa BestIsa();

@@ -11,13 +11,11 @@
 namespace haast::cli {
 namespace {
 
-constexpr base::Isa kIsas[] = {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni};
-
 // The best supported one, unless the knob asks for another that this processor has.
 base::Isa UsedIsa() {
   const std::optional<std::string> wish = base::KnobIsa();
-  for (const base::Isa isa : kIsas) {
-    if (wish && *wish == base::IsaName(isa) && base::IsaSupported(isa)) return isa;
+  for (const base::Isa isa : base::SupportedIsas()) {
+    if (wish && *wish == base::IsaName(isa)) return isa;
   }
   return base::BestIsa();
 }
@@ -32,7 +30,7 @@ Json DevicesJson() {
   const base::Isa used = UsedIsa();
   const int64_t page = SystemBytes(_SC_PAGESIZE, 1);
   Json isas = Json::array();
-  for (const base::Isa isa : kIsas) {
+  for (const base::Isa isa : base::ArchitectureIsas()) {
     isas.push_back({{"name", base::IsaName(isa)}, {"supported", base::IsaSupported(isa)}, {"used", isa == used}});
   }
   return {{"processor", base::CpuModelName()},

@@ -13,8 +13,7 @@ Result<const kernels::Ops*> ChooseOps(const std::string& backend) {
   const auto wanted = base::KnobIsa();
   if (!wanted) return &kernels::CpuOps(base::BestIsa());
   std::vector<const char*> supported;
-  for (base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni}) {
-    if (!base::IsaSupported(isa)) continue;
+  for (const base::Isa isa : base::SupportedIsas()) {
     if (*wanted == base::IsaName(isa)) return &kernels::CpuOps(isa);
     supported.push_back(base::IsaName(isa));
   }

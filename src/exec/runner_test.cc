@@ -26,9 +26,7 @@ constexpr int kPageSize = 4;
 
 std::vector<const kernels::Ops*> Backends() {
   std::vector<const kernels::Ops*> backends = {&kernels::RefOps()};
-  for (const base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni}) {
-    if (base::IsaSupported(isa)) backends.push_back(&kernels::CpuOps(isa));
-  }
+  for (const base::Isa isa : base::SupportedIsas()) backends.push_back(&kernels::CpuOps(isa));
   return backends;
 }
 

@@ -22,9 +22,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<const kernels::Ops*> Backends() {
   std::vector<const kernels::Ops*> backends = {&kernels::RefOps()};
-  for (const base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni}) {
-    if (base::IsaSupported(isa)) backends.push_back(&kernels::CpuOps(isa));
-  }
+  for (const base::Isa isa : base::SupportedIsas()) backends.push_back(&kernels::CpuOps(isa));
   return backends;
 }
 

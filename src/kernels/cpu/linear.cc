@@ -168,14 +168,14 @@ class Launch {
   uint8_t* float_ = nullptr;
 };
 
-template <const IsaKernels& (*kIsa)()>
-void Linear(const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace, base::ThreadPool& pool) {
-  RunLinear(kIsa(), input, tasks, workspace, pool);
-}
-
-template <const IsaKernels& (*kIsa)()>
+template <base::Isa kIsa>
 const LinearKernels& KernelsOf() {
-  static const LinearKernels kernels = {PackWeight, Linear<kIsa>, kIsa().rms_norm_row, kIsa().silu_mul_row};
+  static const LinearKernels kernels = {
+      .pack = PackWeight,
+      .linear = [](const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace,
+                   base::ThreadPool& pool) { RunLinear(IsaKernelsFor(kIsa), input, tasks, workspace, pool); },
+      .rms_norm_row = IsaKernelsFor(kIsa).rms_norm_row,
+      .silu_mul_row = IsaKernelsFor(kIsa).silu_mul_row};
   return kernels;
 }
 
@@ -189,19 +189,31 @@ void RunLinear(const IsaKernels& isa, const LinearInput& input, std::span<const 
   pool.Run([&](int thread, int threads) { launch.RunThread(thread, threads, pool); });
 }
 
+const IsaKernels& IsaKernelsFor(base::Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case base::Isa::kAvx2: return Avx2Linear();
+    case base::Isa::kAvx512: return Avx512Linear();
+    case base::Isa::kAvx512Vnni: return Avx512VnniLinear();
+#elif defined(__aarch64__)
+    case base::Isa::kNeonDot: return NeonDotLinear();
+    case base::Isa::kNeonI8mm: return NeonI8mmLinear();
+#endif
+    default: return PortableLinear();
+  }
+}
+
 const LinearKernels& LinearFor(base::Isa isa) {
   HAAST_CHECK(base::IsaSupported(isa)) << "this processor has no " << base::IsaName(isa);
   switch (isa) {
-    case base::Isa::kPortable: return KernelsOf<PortableLinear>();
-#if defined(__x86_64__)
-    case base::Isa::kAvx2: return KernelsOf<Avx2Linear>();
-    case base::Isa::kAvx512: return KernelsOf<Avx512Linear>();
-    case base::Isa::kAvx512Vnni: return KernelsOf<Avx512VnniLinear>();
-#else
-    default: break;
-#endif
+    case base::Isa::kAvx2: return KernelsOf<base::Isa::kAvx2>();
+    case base::Isa::kAvx512: return KernelsOf<base::Isa::kAvx512>();
+    case base::Isa::kAvx512Vnni: return KernelsOf<base::Isa::kAvx512Vnni>();
+    case base::Isa::kNeonDot: return KernelsOf<base::Isa::kNeonDot>();
+    case base::Isa::kNeonI8mm: return KernelsOf<base::Isa::kNeonI8mm>();
+    case base::Isa::kPortable: break;
   }
-  return KernelsOf<PortableLinear>();
+  return KernelsOf<base::Isa::kPortable>();
 }
 
 }  // namespace haast::kernels

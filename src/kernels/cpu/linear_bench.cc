@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   using haast::base::Isa;
   const int threads = argc > 1 ? static_cast<int>(std::strtol(argv[1], nullptr, 10)) : haast::base::UsableCpus();
   Isa isa = haast::base::BestIsa();
-  for (Isa candidate : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni}) {
+  for (const Isa candidate : haast::base::SupportedIsas()) {
     if (argc > 2 && std::string(argv[2]) == haast::base::IsaName(candidate)) isa = candidate;
   }
   const int repeats = argc > 3 ? static_cast<int>(std::strtol(argv[3], nullptr, 10)) : 15;

@@ -1,7 +1,8 @@
-// Integer dot products of packed numbers (unsigned bytes once unpacked) with int8 activations, for AVX2 and AVX-512 with
-// and without VNNI (HAAST_VEC_VNNI). Numbers are unpacked once and used for all rows of the register block.
+// Integer dot products of packed numbers (unsigned bytes once unpacked) with int8 activations, for AVX2, AVX-512 with and
+// without VNNI (HAAST_VEC_VNNI), NEON with dot products and with matrix products (HAAST_VEC_I8MM). Numbers are unpacked once
+// and used for all rows of the register block.
 //
-// Without VNNI: `maddubs` adds the products of two neighbouring k in 16 bits. |q| <= 127, so one sum is at most
+// AVX without VNNI: `maddubs` adds the products of two neighbouring k in 16 bits. |q| <= 127, so one sum is at most
 // 2 * 127 * (2^bits - 1): 3810, 7874, 16002 for 4, 5, 6 bits. Hence 8, 4, 2 groups add up exactly in 16 bits before they are
 // widened. 8-bit numbers are split into two nibbles.
 #pragma once
@@ -29,6 +30,17 @@ inline I ShiftWords(I a) {
   if constexpr (kBits < 0) return _mm512_srli_epi16(a, -kBits);
   if constexpr (kBits == 0) return a;
 }
+#elif defined(HAAST_VEC_NEON)
+inline I LoadI(const uint8_t* p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+inline I SetBytes(int x) { return vreinterpretq_s32_u8(vdupq_n_u8(static_cast<uint8_t>(x))); }
+inline I Or(I a, I b) { return vorrq_s32(a, b); }
+inline I DotAdd(I acc, I numbers, I q) { return vdotq_s32(acc, vreinterpretq_s8_s32(numbers), vreinterpretq_s8_s32(q)); }
+template <int kBits>
+inline I ShiftWords(I a) {
+  if constexpr (kBits > 0) return vreinterpretq_s32_s16(vshlq_n_s16(vreinterpretq_s16_s32(a), kBits));
+  if constexpr (kBits < 0) return vreinterpretq_s32_u16(vshrq_n_u16(vreinterpretq_u16_s32(a), -kBits));
+  if constexpr (kBits == 0) return a;
+}
 #else
 inline I LoadI(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 inline I SetBytes(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
@@ -54,7 +66,7 @@ inline I Broadcast(const uint8_t* p) {
 
 // Keeps compilers from re-associating sums, which they do for parallelism and pay for with spilled registers.
 [[gnu::always_inline]] inline void Pin([[maybe_unused]] I& sum) {
-#if !defined(HAAST_VEC_SIMDE)
+#if !defined(HAAST_VEC_SIMDE) && !defined(HAAST_VEC_NEON)
   asm("" : "+v"(sum));
 #endif
 }
@@ -99,30 +111,79 @@ template <Layout kLayout, int kRows, int kHalf>
   return ShiftLeft<Log2(Format(kLayout).zero)>(Broadcast(act + at));
 }
 
+// The numbers of groups 2 * kPair and 2 * kPair + 1 as the instruction for dot products takes them.
+template <int kBits, int kPair>
+[[gnu::always_inline]] inline void LoadPair(const uint8_t* w, int part, I (&numbers)[2]) {
+  if constexpr (kBits != 8) return UnpackPair<kBits, kPair>(w, part, numbers);
+  for (int i = 0; i < 2; ++i) {
+    numbers[i] = LoadI(w + 128 * kPair + 64 * i + kPartBytes * part);
+#if defined(HAAST_VEC_NEON)
+    numbers[i] = veorq_s32(numbers[i], SetBytes(0x80));  // signed: number - 128, which needs no correction
+#endif
+  }
+}
+
+// Where the sum of one row starts.
+template <Layout kLayout, int kRows, int kHalf>
+[[gnu::always_inline]] inline I StartOf(const uint8_t* act, int m) {
+#if defined(HAAST_VEC_NEON)
+  if constexpr (Format(kLayout).bits == 8) return SetI(0);
+#endif
+  if constexpr (Format(kLayout).zero != 0) return Correction<kLayout, kRows, kHalf>(act, m);
+  return SetI(0);
+}
+
 // Calls row(m, acc) for every row m, where acc = sum over k of (number - zero) * q[m] for the lanes of `part`; over all 32 k
 // (kHalf -1) or 16 of them (0, 1).
-#if defined(HAAST_VEC_VNNI)
+#if defined(HAAST_VEC_I8MM)
+
+// 8 k of two rows in one register.
+[[gnu::always_inline]] inline int8x16_t TwoRows(const uint8_t* q) {
+  return vcombine_s8(vld1_s8(reinterpret_cast<const int8_t*>(q)), vld1_s8(reinterpret_cast<const int8_t*>(q) + kBlock));
+}
+
+// smmla adds [2 lanes, 8 k] x [8 k, 2 rows] = {lane 0 row 0, lane 0 row 1, lane 1 row 0, lane 1 row 1}; the last of an odd
+// number of rows goes by dot products.
+template <Layout kLayout, int kRows, int kHalf, typename Fn>
+[[gnu::always_inline]] inline void Dot(const uint8_t* w, int part, const uint8_t* act, Fn&& row) {
+  constexpr int kPairs = kRows / 2;
+  constexpr bool kOdd = kRows % 2 != 0;
+  I low[kPairs + 1];   // lanes 0 and 1 of the part
+  I high[kPairs + 1];  // lanes 2 and 3
+  for (int r = 0; r < kPairs; ++r) low[r] = high[r] = SetI(0);
+  low[kPairs] = SetI(0);
+  Unroll<kHalf == 1 ? 2 : 0, kHalf == 0 ? 2 : 4>([&]<int kPair>() {
+    I numbers[2];
+    LoadPair<Format(kLayout).bits, kPair>(w, part, numbers);
+    const int8x16_t first = vreinterpretq_s8_s32(vzip1q_s32(numbers[0], numbers[1]));
+    const int8x16_t second = vreinterpretq_s8_s32(vzip2q_s32(numbers[0], numbers[1]));
+    for (int r = 0; r < kPairs; ++r) {
+      const int8x16_t q = TwoRows(act + 2 * r * kBlock + 8 * kPair);
+      low[r] = vmmlaq_s32(low[r], first, q);
+      high[r] = vmmlaq_s32(high[r], second, q);
+    }
+    if constexpr (kOdd) {
+      const uint8_t* q = act + (kRows - 1) * kBlock + 8 * kPair;
+      low[kPairs] = DotAdd(DotAdd(low[kPairs], numbers[0], Broadcast(q)), numbers[1], Broadcast(q + 4));
+    }
+  });
+  for (int r = 0; r < kPairs; ++r) {
+    row(2 * r, AddI(vuzp1q_s32(low[r], high[r]), StartOf<kLayout, kRows, kHalf>(act, 2 * r)));
+    row(2 * r + 1, AddI(vuzp2q_s32(low[r], high[r]), StartOf<kLayout, kRows, kHalf>(act, 2 * r + 1)));
+  }
+  if constexpr (kOdd) row(kRows - 1, AddI(low[kPairs], StartOf<kLayout, kRows, kHalf>(act, kRows - 1)));
+}
+
+#elif defined(HAAST_VEC_VNNI) || defined(HAAST_VEC_NEON)
 
 // 32 registers: all rows' sums grow together.
 template <Layout kLayout, int kRows, int kHalf, typename Fn>
 [[gnu::always_inline]] inline void Dot(const uint8_t* w, int part, const uint8_t* act, Fn&& row) {
-  constexpr int kBits = Format(kLayout).bits;
   I acc[kRows];
-  for (int m = 0; m < kRows; ++m) {
-    if constexpr (Format(kLayout).zero != 0) {
-      acc[m] = Correction<kLayout, kRows, kHalf>(act, m);
-    } else {
-      acc[m] = SetI(0);
-    }
-  }
+  for (int m = 0; m < kRows; ++m) acc[m] = StartOf<kLayout, kRows, kHalf>(act, m);
   Unroll<kHalf == 1 ? 2 : 0, kHalf == 0 ? 2 : 4>([&]<int kPair>() {
     I numbers[2];
-    if constexpr (kBits == 8) {
-      numbers[0] = LoadI(w + 128 * kPair + kPartBytes * part);
-      numbers[1] = LoadI(w + 128 * kPair + 64 + kPartBytes * part);
-    } else {
-      UnpackPair<kBits, kPair>(w, part, numbers);
-    }
+    LoadPair<Format(kLayout).bits, kPair>(w, part, numbers);
     for (int m = 0; m < kRows; ++m) {
       acc[m] = DotAdd(acc[m], numbers[0], Broadcast(act + m * kBlock + 8 * kPair));
       acc[m] = DotAdd(acc[m], numbers[1], Broadcast(act + m * kBlock + 8 * kPair + 4));

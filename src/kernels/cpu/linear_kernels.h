@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/cpu.h"
 #include "base/thread_pool.h"
 #include "kernels/cpu/linear_layout.h"
 #include "kernels/ops.h"
@@ -60,7 +61,13 @@ const IsaKernels& PortableLinear();
 const IsaKernels& Avx2Linear();
 const IsaKernels& Avx512Linear();
 const IsaKernels& Avx512VnniLinear();
+#elif defined(__aarch64__)
+const IsaKernels& NeonDotLinear();
+const IsaKernels& NeonI8mmLinear();
 #endif
+
+// The kernels of a set of this architecture, whether the processor supports it or not.
+const IsaKernels& IsaKernelsFor(base::Isa isa);
 
 // Ops::linear with the kernels of one instruction set.
 void RunLinear(const IsaKernels& isa, const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace,

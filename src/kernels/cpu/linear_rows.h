@@ -25,6 +25,15 @@ inline void StoreBytes(int8_t* p, const I (&a)[kParts]) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a[0].v[i]);
 }
 inline float Sqrt(float x) { return __builtin_sqrtf(x); }
+#elif defined(HAAST_VEC_NEON)
+inline int MaxLane(I a) { return vmaxvq_s32(a); }
+inline int SumLanes(I a) { return vaddvq_s32(a); }
+inline void StoreBytes(int8_t* p, const I (&a)[kParts]) {
+  const int16x8_t low = vcombine_s16(vqmovn_s32(a[0]), vqmovn_s32(a[1]));
+  const int16x8_t high = vcombine_s16(vqmovn_s32(a[2]), vqmovn_s32(a[3]));
+  vst1q_s8(p, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
+}
+inline float Sqrt(float x) { return __builtin_sqrtf(x); }
 #else
 inline int MaxLane(__m256i a) {
   __m128i b = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));

@@ -20,15 +20,11 @@ namespace testing_util {
 
 // Every instruction set that can run here; the AVX-512 ones at least emulated.
 inline std::vector<const IsaKernels*> Isas() {
-  std::vector<const IsaKernels*> isas = {&PortableLinear()};
-#if defined(__x86_64__)
-  if (base::IsaSupported(base::Isa::kAvx2)) isas.push_back(&Avx2Linear());
-  if (base::IsaSupported(base::Isa::kAvx512)) isas.push_back(&Avx512Linear());
-  if (base::IsaSupported(base::Isa::kAvx512Vnni)) isas.push_back(&Avx512VnniLinear());
+  std::vector<const IsaKernels*> isas;
+  for (const base::Isa isa : base::SupportedIsas()) isas.push_back(&IsaKernelsFor(isa));
 #if defined(HAAST_TEST_SIMDE)
   isas.push_back(&EmulatedAvx512Linear());
   isas.push_back(&EmulatedAvx512VnniLinear());
-#endif
 #endif
   return isas;
 }

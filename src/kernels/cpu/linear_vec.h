@@ -1,5 +1,5 @@
 // Float and int32 vectors with one spelling for every instruction set. The including file chooses by defining exactly one
-// of HAAST_VEC_PORTABLE, HAAST_VEC_AVX2, HAAST_VEC_AVX512 before the include (and has the matching -m flags).
+// of HAAST_VEC_PORTABLE, HAAST_VEC_AVX2, HAAST_VEC_AVX512, HAAST_VEC_NEON before the include (and has the matching -m flags).
 //
 // Everything is in an unnamed namespace: files compiled with different flags must not share inline functions, or the
 // linker may keep the copy that this processor cannot run. For the same reason such a file includes no std templates.
@@ -17,6 +17,8 @@
 #endif
 #if defined(HAAST_VEC_SIMDE)
 #include "kernels/cpu/linear_simde.h"
+#elif defined(HAAST_VEC_NEON)
+#include <arm_neon.h>
 #elif !defined(HAAST_VEC_PORTABLE)
 #include <immintrin.h>
 #endif
@@ -99,6 +101,52 @@ inline I Bits(F a) { return _mm256_castps_si256(a); }
 inline F FromBits(I a) { return _mm256_castsi256_ps(a); }
 inline F ToFloat(I a) { return _mm256_cvtepi32_ps(a); }
 inline I Round(F a) { return _mm256_cvtps_epi32(a); }
+
+#elif defined(HAAST_VEC_NEON)
+
+constexpr int kLanes = 4;
+using F = float32x4_t;
+using I = int32x4_t;
+inline F Zero() { return vdupq_n_f32(0.0f); }
+inline F Set1(float x) { return vdupq_n_f32(x); }
+inline F Load(const float* p) { return vld1q_f32(p); }
+inline void Store(float* p, F a) { vst1q_f32(p, a); }
+inline F Add(F a, F b) { return vaddq_f32(a, b); }
+inline F Sub(F a, F b) { return vsubq_f32(a, b); }
+inline F Mul(F a, F b) { return vmulq_f32(a, b); }
+inline F Div(F a, F b) { return vdivq_f32(a, b); }
+inline F Fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+inline F Max(F a, F b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+inline F Min(F a, F b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+inline uint32x2_t Load8Bytes(const void* p) {
+  uint32x2_t x;
+  std::memcpy(&x, p, sizeof(x));
+  return x;
+}
+inline F LoadHalf(const void* p) { return vcvt_f32_f16(vreinterpret_f16_u32(Load8Bytes(p))); }
+inline F LoadBf16(const void* p) { return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u32(Load8Bytes(p)), 16)); }
+inline uint32x2_t Load4Bytes(const void* p) {
+  uint32_t x;
+  std::memcpy(&x, p, sizeof(x));
+  return vdup_n_u32(x);
+}
+inline F LoadU8(const void* p) { return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(Load4Bytes(p)))))); }
+inline F LoadI8(const void* p) { return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(Load4Bytes(p)))))); }
+inline I SetI(int x) { return vdupq_n_s32(x); }
+inline I AddI(I a, I b) { return vaddq_s32(a, b); }
+inline I MaxI(I a, I b) { return vmaxq_s32(a, b); }
+inline I AndI(I a, I b) { return vandq_s32(a, b); }
+template <int kBits>
+inline I ShiftLeft(I a) {
+  return vshlq_n_s32(a, kBits);
+}
+inline I Bits(F a) { return vreinterpretq_s32_f32(a); }
+inline F FromBits(I a) { return vreinterpretq_f32_s32(a); }
+inline F ToFloat(I a) { return vcvtq_f32_s32(a); }
+inline I Round(F a) {
+  const uint32x4_t fits = vandq_u32(vcgeq_f32(a, vdupq_n_f32(-2147483648.0f)), vcltq_f32(a, vdupq_n_f32(2147483648.0f)));
+  return vbslq_s32(fits, vcvtnq_s32_f32(a), vdupq_n_s32(INT32_MIN));
+}
 
 #elif defined(HAAST_VEC_PORTABLE)
 
@@ -212,7 +260,7 @@ inline I Round(const F& a) {
 }
 
 #else
-#error "define HAAST_VEC_PORTABLE, HAAST_VEC_AVX2 or HAAST_VEC_AVX512"
+#error "define HAAST_VEC_PORTABLE, HAAST_VEC_AVX2, HAAST_VEC_AVX512 or HAAST_VEC_NEON"
 #endif
 
 // 16 lanes on every instruction set.

@@ -48,6 +48,8 @@ const Ops& CpuOps(base::Isa isa) {
     case base::Isa::kAvx2: return Table<base::Isa::kAvx2>::Get();
     case base::Isa::kAvx512: return Table<base::Isa::kAvx512>::Get();
     case base::Isa::kAvx512Vnni: return Table<base::Isa::kAvx512Vnni>::Get();
+    case base::Isa::kNeonDot: return Table<base::Isa::kNeonDot>::Get();
+    case base::Isa::kNeonI8mm: return Table<base::Isa::kNeonI8mm>::Get();
   }
   return Table<base::Isa::kPortable>::Get();
 }

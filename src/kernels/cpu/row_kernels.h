@@ -57,16 +57,24 @@ struct RowKernels {
 };
 
 const RowKernels& PortableRowKernels();
+#if defined(__x86_64__)
 const RowKernels& Avx2RowKernels();
 const RowKernels& Avx512RowKernels();
+#elif defined(__aarch64__)
+const RowKernels& NeonRowKernels();
+#endif
 inline const RowKernels& RowKernelsFor(base::Isa isa) {
   switch (isa) {
-    case base::Isa::kPortable: return PortableRowKernels();
+#if defined(__x86_64__)
     case base::Isa::kAvx2: return Avx2RowKernels();
     case base::Isa::kAvx512:
     case base::Isa::kAvx512Vnni: return Avx512RowKernels();
+#elif defined(__aarch64__)
+    case base::Isa::kNeonDot:
+    case base::Isa::kNeonI8mm: return NeonRowKernels();
+#endif
+    default: return PortableRowKernels();
   }
-  return PortableRowKernels();
 }
 
 // Floats of `q` for `pairs` pairs of `head_dim`.

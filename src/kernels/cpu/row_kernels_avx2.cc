@@ -1,3 +1,4 @@
+#if defined(__x86_64__)
 #define HAAST_VEC_AVX2
 #include "kernels/cpu/row_kernels_body.h"
 
@@ -6,3 +7,4 @@ namespace haast::kernels {
 const RowKernels& Avx2RowKernels() { return kRowKernels; }
 
 }  // namespace haast::kernels
+#endif

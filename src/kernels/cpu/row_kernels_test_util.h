@@ -17,9 +17,7 @@ const RowKernels& EmulatedAvx512RowKernels();
 // Portable first: the others must give its bits.
 inline std::vector<std::pair<std::string, const RowKernels*>> RunnableRowKernels() {
   std::vector<std::pair<std::string, const RowKernels*>> kernels;
-  for (base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512}) {
-    if (base::IsaSupported(isa)) kernels.emplace_back(base::IsaName(isa), &RowKernelsFor(isa));
-  }
+  for (const base::Isa isa : base::SupportedIsas()) kernels.emplace_back(base::IsaName(isa), &RowKernelsFor(isa));
 #ifdef HAAST_EMULATED_AVX512
   if (base::IsaSupported(base::Isa::kAvx2)) kernels.emplace_back("emulated avx512", &EmulatedAvx512RowKernels());
 #endif

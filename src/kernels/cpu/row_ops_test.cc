@@ -140,9 +140,7 @@ TEST(RopeStore, ARowAloneHasItsBits) {
 
 std::vector<const Ops*> Backends() {
   std::vector<const Ops*> backends;
-  for (base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni}) {
-    if (base::IsaSupported(isa)) backends.push_back(&CpuOps(isa));
-  }
+  for (const base::Isa isa : base::SupportedIsas()) backends.push_back(&CpuOps(isa));
   return backends;
 }
 

@@ -19,13 +19,13 @@ inline float LoadElement(const uint8_t* row, int d, bool half) {
     std::memcpy(&x, row + 4 * d, sizeof(x));
     return x;
   }
+  uint16_t bits;
+  std::memcpy(&bits, row + 2 * d, sizeof(bits));
 #if defined(HAAST_VEC_PORTABLE)
-  uint16_t bits;
-  std::memcpy(&bits, row + 2 * d, sizeof(bits));
   return HalfToFloat(bits);
+#elif defined(HAAST_VEC_NEON)
+  return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(bits))), 0);
 #else
-  uint16_t bits;
-  std::memcpy(&bits, row + 2 * d, sizeof(bits));
   return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
 #endif
 }
@@ -63,7 +63,7 @@ struct Ahead {
 
 // ---- K, transposed -----------------------------------------------------------------------------------------------------------
 
-#if !defined(HAAST_VEC_PORTABLE)
+#if defined(HAAST_VEC_AVX2) || defined(HAAST_VEC_AVX512)
 
 // 8 keys x 16 dimensions of f16 to tile[d .. d + 16)[0..8): both 128-bit halves of a register are transposed at once.
 inline void TransposeHalf(const uint8_t* const* rows, int d, float* tile) {
@@ -119,7 +119,7 @@ inline void LoadKeys(const SplitTask& task, const int32_t* slots, int count) {
   const uint8_t* rows[kKeyBlock];
   for (int i = 0; i < kKeyBlock; ++i) rows[i] = SlotAddress(task.k, slots[i < count ? i : count - 1], task.slot_bytes);
   int d = 0;
-#if !defined(HAAST_VEC_PORTABLE)
+#if defined(HAAST_VEC_AVX2) || defined(HAAST_VEC_AVX512)
   if (task.half) {
     for (; d + 16 <= task.head_dim; d += 16) {
       for (int i = 0; i < count; i += 8) TransposeHalf(rows + i, d, task.k_tile + i);

@@ -31,6 +31,15 @@ inline void StoreHalf(uint16_t* p, F a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+#elif defined(HAAST_VEC_NEON)
+
+inline F SelectLess(F a, F b, F yes, F no) { return vbslq_f32(vcltq_f32(a, b), yes, no); }
+inline uint32_t EqualMask(F a, F b) {
+  const uint32x4_t bits = {1, 2, 4, 8};
+  return vaddvq_u32(vandq_u32(vceqq_f32(a, b), bits));
+}
+inline void StoreHalf(uint16_t* p, F a) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a))); }
+
 #else
 
 inline F SelectLess(const F& a, const F& b, const F& yes, const F& no) {

@@ -155,9 +155,7 @@ TEST(Linear, EveryBackendIsNearTheReferenceAndKeepsTheRowRule) {
   base::ThreadPool one_thread(1);
   base::ThreadPool two_threads(2);
   std::vector<const Ops*> backends{&RefOps()};
-  for (base::Isa isa : {base::Isa::kPortable, base::Isa::kAvx2, base::Isa::kAvx512, base::Isa::kAvx512Vnni}) {
-    if (base::IsaSupported(isa)) backends.push_back(&CpuOps(isa));
-  }
+  for (const base::Isa isa : base::SupportedIsas()) backends.push_back(&CpuOps(isa));
   for (const cases::LinearCase& c : cases::LinearCases()) {
     if (!Quick(c)) continue;
     const LinearInputs in(c);
