@@ -83,6 +83,7 @@ tsan: deps model  ## tests under ThreadSanitizer
 
 arm64: deps  ## cross build for 64-bit ARM; kernel, layer and engine tests under qemu-user
 	@scripts/install_deps.sh arm64
+	@scripts/unpack_arm64.sh build-arm64/packages libsimdjson-dev libsimdjson14
 	cmake --preset arm64
 	cmake --build --preset arm64 -j $(JOBS) --target $(ARM64_TESTS)
 	ctest --preset arm64 -R '^($(subst $(SPACE),|,$(ARM64_TESTS)))$$'

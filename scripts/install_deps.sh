@@ -54,7 +54,7 @@ fi
 if [[ "${1:-}" == arm64 ]]; then
   tool aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
   tool qemu-aarch64 qemu-user
-  for package in libfmt-dev libsimdjson-dev libxxhash-dev libgtest-dev libgmock-dev; do lib "$package:arm64"; done
+  for package in libfmt-dev libxxhash-dev libgtest-dev libgmock-dev; do lib "$package:arm64"; done
 fi
 
 if [[ ${#missing[@]} -eq 0 ]]; then
