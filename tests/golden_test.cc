@@ -193,7 +193,7 @@ int64_t EqualDrafts(const std::vector<int32_t>& got, const json& golden, double 
 }
 
 // The head's drafts and accepted counts, round by round, up to the first near tie of the answer or of a draft.
-TraceCount ExpectTrace(EngineOptions options, double near_tie) {
+TraceCount ExpectTrace(const EngineOptions& options, double near_tie) {
   auto engine = MustCreate(options);
   TraceCount count;
   for (const json& line : ReadJsonLines("tests/goldens/golden_trace.jsonl")) {
