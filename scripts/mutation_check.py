@@ -3,12 +3,12 @@
 
     scripts/mutation_check.py [--only NAME...] [--list] [--scratch DIR] [--results FILE] [--jobs N] [--timeout S] [--fresh]
 
-The bugs are in scripts/mutations.py. The copy (files that git knows or would add) and its Release build lie in DIR, by default
-build-mutation/. For each bug: apply, build the tests named with it, run them in order until one fails, then the other fast tests,
+The bugs are in scripts/mutations.py. The copy (files that git knows or would add) lies in DIR, by default build-mutation/, and its
+Release build in DIR/build; beside the work tree, where relative paths are as long as here, ccache has most of it. For each bug: apply, build the tests named with it, run them in order until one fails, then the other fast tests,
 restore. A bug that does not compile shows nothing about the tests and is reported, unless its entry says that the compiler is
 what catches it. A test that runs into the time limit has caught it. First all those tests must pass without a bug.
 
-Results are kept in FILE (DIR/results.json): what was caught is not tried again while the file it changes stays the same; --fresh
+Results are kept in FILE (DIR/build/mutations.json): what was caught is not tried again while the file it changes stays the same; --fresh
 tries all. Exits 1 if a bug survives or does not compile, 2 where an entry's text is not in its file exactly once, or the code as
 it is does not build or pass.
 """
@@ -82,14 +82,13 @@ def failed_case(output):
 class Workplace:
     """The copy and its build."""
 
-    def __init__(self, scratch, jobs, timeout):
-        self.copy = scratch / "tree"
+    def __init__(self, copy, jobs, timeout):
+        self.copy = copy
         self.build_dir = self.copy / "build"
         self.jobs = jobs
         self.timeout = timeout
 
     def prepare(self, root):
-        self.copy.mkdir(parents=True, exist_ok=True)
         sync_tree(root, self.copy)
         # As the work tree is configured here: libraries in unusual places are found again.
         prefix = [f"-D{line}" for line in cache_lines(root / "build" / "CMakeCache.txt") if line.startswith("CMAKE_PREFIX_PATH")]
@@ -204,9 +203,9 @@ def main():
             print(f"{m.name}: {m.kind} ({m.file})")
         return 0
     workplace = Workplace(args.scratch.resolve(), args.jobs, args.timeout)
-    args.scratch.mkdir(parents=True, exist_ok=True)
+    workplace.build_dir.mkdir(parents=True, exist_ok=True)
     try:
-        return run(mutations, workplace, args.results or args.scratch / "results.json", args.fresh)
+        return run(mutations, workplace, args.results or workplace.build_dir / "mutations.json", args.fresh)
     except Refused as refused:
         print(f"mutation_check: {refused}", file=sys.stderr)
         return 2
