@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <functional>
 #include <map>
@@ -70,6 +71,12 @@ class SessionTest : public ::testing::Test {
     EXPECT_TRUE(saved) << saved.error().message;
     return path;
   }
+  static engine::Session Decoded(const std::string& path) {
+    const std::string bytes = ReadFile(path);
+    auto session = engine::DecodeSession({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path);
+    EXPECT_TRUE(session);
+    return session ? *session : engine::Session();
+  }
   std::string ResumeError(Engine& engine, const std::string& path) {
     const auto resumed = engine.Resume(path);
     if (resumed) return "";
@@ -123,6 +130,25 @@ TEST_F(SessionTest, ResumedAnswersEqualUninterruptedOnes) {
       EXPECT_EQ(answer.events.back().timings.generated_tokens, 30);
       EXPECT_EQ(answer.events.back().timings.prompt_tokens, 50);
     }
+  }
+}
+
+// What was accepted of its drafts, when it last probed and how deep its next round drafts come back too.
+TEST_F(SessionTest, WhatAutomaticSpeculationLearntComesBack) {
+  request_.speculation = {SpeculativeAlgorithm::kEagle3, 8, 1, 0, /*automatic=*/true};
+  for (const int steps : {0, 3, 9}) {
+    const engine::Session saved = Decoded(SavedAfter(steps));
+    auto engine = MustCreate(options_);
+    const auto resumed = engine->Resume(dir_.Join("saved"));
+    ASSERT_TRUE(resumed) << resumed.error().message;
+    ASSERT_TRUE(engine->Save(resumed->id, dir_.Join("again")));
+    const engine::Session again = Decoded(dir_.Join("again"));
+    EXPECT_EQ(again.acceptance.tried, saved.acceptance.tried);
+    EXPECT_EQ(again.acceptance.accepted, saved.acceptance.accepted);
+    EXPECT_EQ(again.probe_steps, saved.probe_steps);
+    EXPECT_EQ(again.planned_depth, saved.planned_depth);
+    // A step after the first drafts, or was judged not worth it: then it counts towards the next probe.
+    EXPECT_EQ(saved.acceptance.tried[0] > 0.0 || saved.probe_steps > 0, steps > 1);
   }
 }
 
@@ -290,6 +316,11 @@ TEST_F(SessionTest, ForgedFieldsAreRefused) {
   // The drafter's state begins with the count of its candidates.
   EXPECT_THAT(error([](Session* s) { s->kv_state[24 + 3] = 0x7f; }), HasSubstr("no state of eagle3"));
   EXPECT_THAT(error([](Session* s) { s->request.sampling.temperature = -1.0f; }), HasSubstr("temperature"));
+  EXPECT_THAT(error([](Session* s) { s->acceptance.accepted[0] = s->acceptance.tried[0] + 1.0; }), HasSubstr("first drafts accepted"));
+  EXPECT_THAT(error([](Session* s) { s->acceptance.tried[2] = 1e9; }), HasSubstr("first drafts accepted"));
+  EXPECT_THAT(error([](Session* s) { s->acceptance.accepted[3] = NAN; }), HasSubstr("first drafts accepted"));
+  EXPECT_THAT(error([](Session* s) { s->probe_steps = -1; }), HasSubstr("-1 steps without drafts"));
+  EXPECT_THAT(error([](Session* s) { s->planned_depth = 4; }), HasSubstr("a plan of 4 drafts"));
 }
 
 TEST_F(SessionTest, DamagedFilesAreRefused) {
@@ -307,7 +338,7 @@ TEST_F(SessionTest, DamagedFilesAreRefused) {
   EXPECT_THAT(error(good + "x"), HasSubstr("cut off or grown"));
   std::string other = good;
   other[8] = 9;
-  EXPECT_THAT(error(other), HasSubstr("version 9, but this build reads version 1"));
+  EXPECT_THAT(error(other), HasSubstr("version 9, but this build reads version 2"));
   for (const size_t at : {size_t{30}, good.size() / 2, good.size() - 1}) {
     other = good;
     other[at] ^= 0x10;

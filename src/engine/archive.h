@@ -3,6 +3,7 @@
 // beside the archive's user. Numbers are little-endian and of fixed size; what is read is never trusted.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -18,6 +19,10 @@ template <typename T>
 inline constexpr bool kIsVector = false;
 template <typename T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
+template <typename T>
+inline constexpr bool kIsArray = false;
+template <typename T, size_t n>
+inline constexpr bool kIsArray<std::array<T, n>> = true;
 // Numbers and enums; a vector of bool has no elements to point at.
 template <typename T>
 inline constexpr bool kIsPlain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
@@ -50,6 +55,8 @@ class ArchiveWriter {
       } else {
         for (const auto& element : value) One(element);
       }
+    } else if constexpr (kIsArray<T>) {
+      for (const auto& element : value) One(element);
     } else {
       Describe(*this, value);
     }
@@ -85,6 +92,8 @@ class ArchiveReader {
       value = std::string(reader_.String());
     } else if constexpr (kIsVector<T>) {
       Elements(value);
+    } else if constexpr (kIsArray<T>) {
+      for (auto& element : value) One(element);
     } else {
       Describe(*this, value);
     }

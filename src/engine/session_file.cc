@@ -10,8 +10,7 @@ namespace haast::engine {
 namespace {
 
 constexpr char kMagic[] = {'H', 'A', 'A', 'S', 'T', 'S', 'E', 'S'};
-constexpr uint32_t kVersion = 1;
-constexpr size_t kHeaderBytes = sizeof(kMagic) + sizeof(kVersion) + sizeof(uint64_t);
+constexpr size_t kHeaderBytes = sizeof(kMagic) + sizeof(kSessionVersion) + sizeof(uint64_t);
 
 template <typename Value, typename T>
 concept Is = std::is_same_v<std::remove_const_t<Value>, T>;
@@ -50,6 +49,12 @@ void Describe(Archive& archive, Value& stats) {
   archive(rounds, drafted, accepted, emitted, accepted_at);
 }
 
+template <typename Archive, Is<spec::AcceptanceEstimate::Counts> Value>
+void Describe(Archive& archive, Value& counts) {
+  auto& [tried, accepted] = counts;
+  archive(tried, accepted);
+}
+
 template <typename Archive, Is<SessionOrigin> Value>
 void Describe(Archive& archive, Value& origin) {
   auto& [build, kernels, kv_dtype, model, drafter, drafter_weights] = origin;
@@ -58,10 +63,10 @@ void Describe(Archive& archive, Value& origin) {
 
 template <typename Archive, Is<Session> Value>
 void Describe(Archive& archive, Value& session) {
-  auto& [origin, request, constrained, most_tokens, generated, stats, cached_prompt_tokens, age, since_start, since_first_token, kv_state,
-         note] = session;
-  archive(origin, request, constrained, most_tokens, generated, stats, cached_prompt_tokens, age, since_start, since_first_token, kv_state,
-          note);
+  auto& [origin, request, constrained, most_tokens, generated, stats, acceptance, probe_steps, planned_depth, cached_prompt_tokens, age,
+         since_start, since_first_token, kv_state, note] = session;
+  archive(origin, request, constrained, most_tokens, generated, stats, acceptance, probe_steps, planned_depth, cached_prompt_tokens, age,
+          since_start, since_first_token, kv_state, note);
 }
 
 std::vector<uint8_t> EncodeSession(const Session& session) {
@@ -72,7 +77,7 @@ std::vector<uint8_t> EncodeSession(const Session& session) {
   bytes.reserve(kHeaderBytes + fields.size() + sizeof(uint64_t));
   ArchiveWriter writer(&bytes);
   writer.Raw(kMagic, sizeof(kMagic));
-  writer(kVersion, static_cast<uint64_t>(fields.size()));
+  writer(kSessionVersion, static_cast<uint64_t>(fields.size()));
   writer.Raw(fields.data(), fields.size());
   writer(base::Checksum(bytes));
   return bytes;
@@ -86,10 +91,10 @@ Result<Session> DecodeSession(std::span<const uint8_t> bytes, const std::string&
   uint32_t version = 0;
   uint64_t size = 0;
   header(version, size);
-  if (version != kVersion) {
+  if (version != kSessionVersion) {
     return Err(ErrorCode::kInvalidFile,
                "{}: a session of version {}, but this build reads version {}: resume it with the build that saved it", path, version,
-               kVersion);
+               kSessionVersion);
   }
   const uint64_t rest = bytes.size() - kHeaderBytes;
   if (rest < sizeof(uint64_t) || size != rest - sizeof(uint64_t)) {

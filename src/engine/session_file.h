@@ -10,6 +10,7 @@
 #include "haast/event.h"
 #include "haast/request.h"
 #include "haast/result.h"
+#include "spec/depth_policy.h"
 
 namespace haast::engine {
 
@@ -23,6 +24,9 @@ struct SessionOrigin {
   std::string drafter_weights;  // draft_quantisation, where there is a drafter
 };
 
+// Of the file's format: another one is refused.
+inline constexpr uint32_t kSessionVersion = 2;
+
 struct Session {
   SessionOrigin origin;
   Request request;                 // without its constraint
@@ -30,6 +34,9 @@ struct Session {
   int64_t most_tokens = 0;         // prompt and answer at their longest, the context's limit included
   std::vector<int32_t> generated;  // tokens emitted so far
   SpeculationStats stats;
+  spec::AcceptanceEstimate::Counts acceptance;  // what automatic speculation knows of the request
+  int32_t probe_steps = 0;
+  int32_t planned_depth = 0;
   int64_t cached_prompt_tokens = 0;
   double age = 0.0;           // seconds since it was submitted
   double since_start = -1.0;  // since its first launch, and its first token; negative: not yet

@@ -78,8 +78,8 @@ void CostCurve::Learn(int rows, double seconds) {
 
 void AcceptanceEstimate::Observe(int drafted, int accepted) {
   for (int i = 0; i < std::min(drafted, kMaxPlannedDepth); ++i) {
-    tried_[i] = tried_[i] * kFade + 1.0;
-    accepted_[i] = accepted_[i] * kFade + (i < accepted ? 1.0 : 0.0);
+    counts_.tried[i] = counts_.tried[i] * kFade + 1.0;
+    counts_.accepted[i] = counts_.accepted[i] * kFade + (i < accepted ? 1.0 : 0.0);
     if (i >= accepted) break;  // what comes after a refused draft was not judged
   }
 }
@@ -89,7 +89,16 @@ double AcceptanceEstimate::Chance(int position, const AcceptanceEstimate* prior)
   // Where nothing was tried, a draft is as good as the one before it.
   const double expected = prior != nullptr ? prior->Chance(i, nullptr) : i == 0 ? kUnknownChance : Chance(i - 1, nullptr);
   const double weight = prior == nullptr ? 1.0 : kPriorRounds;
-  return (accepted_[i] + weight * expected) / (tried_[i] + weight);
+  return (counts_.accepted[i] + weight * expected) / (counts_.tried[i] + weight);
+}
+
+bool AcceptanceEstimate::AreCounts(const Counts& counts) {
+  constexpr double kMost = 1.0 / (1.0 - kFade) + 1e-6;  // where a count that grows by 1 each round ends
+  for (size_t i = 0; i < counts.tried.size(); ++i) {
+    const bool ordered = counts.accepted[i] >= 0.0 && counts.accepted[i] <= counts.tried[i] && counts.tried[i] <= kMost;
+    if (!ordered) return false;  // a NaN too
+  }
+  return true;
 }
 
 StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, int other_rows, const CostModel& costs) {
@@ -132,6 +141,8 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, int other_
   }
   return best;
 }
+
+bool ProbeClock::IsSteps(int steps) { return steps >= 0 && steps < kProbeEvery + kProbeRounds; }
 
 bool ProbeClock::Tick() {
   ++steps_;

@@ -36,15 +36,25 @@ struct CostModel {
 // Chance that draft i is accepted where the drafts before it were: counts that fade, so that the last hundred rounds decide.
 class AcceptanceEstimate {
  public:
+  // Faded counts of rounds, for each draft of a round.
+  struct Counts {
+    std::array<double, kMaxPlannedDepth> tried{};
+    std::array<double, kMaxPlannedDepth> accepted{};
+  };
+  AcceptanceEstimate() = default;
+  explicit AcceptanceEstimate(const Counts& counts) : counts_(counts) {}  // where AreCounts
+  // Whether Observe can have led to `counts`: every one finite, no more accepted than tried.
+  static bool AreCounts(const Counts& counts);
+  const Counts& counts() const { return counts_; }
+
   void Observe(int drafted, int accepted);
   // `prior`: an estimate over more requests, worth a few rounds; null: a position that was never tried
   // is taken to be as the one before it, the first one even odds.
   double Chance(int position, const AcceptanceEstimate* prior) const;
-  double rounds() const { return tried_[0]; }
+  double rounds() const { return counts_.tried[0]; }
 
  private:
-  std::array<double, kMaxPlannedDepth> tried_{};
-  std::array<double, kMaxPlannedDepth> accepted_{};
+  Counts counts_;
 };
 
 // One request that may draft.
@@ -68,6 +78,10 @@ StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int>
 // When a request whose drafts do not pay tries again: a few rounds, seldom enough to cost about a hundredth.
 class ProbeClock {
  public:
+  ProbeClock() = default;
+  explicit ProbeClock(int steps) : steps_(steps) {}  // where IsSteps
+  static bool IsSteps(int steps);
+  int steps() const { return steps_; }
   // One step of a request for which drafting was judged not worth it; true: draft a little all the same.
   bool Tick();
 

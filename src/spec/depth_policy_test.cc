@@ -51,6 +51,21 @@ TEST(CostCurve, FollowsTheMachine) {
   curve.Learn(0, 1.0);
 }
 
+TEST(AcceptanceEstimate, CountsAreThoseOfRounds) {
+  const AcceptanceEstimate estimate = Accepts(0.9);
+  EXPECT_TRUE(AcceptanceEstimate::AreCounts(estimate.counts()));
+  EXPECT_TRUE(AcceptanceEstimate::AreCounts({}));
+  const AcceptanceEstimate copy(estimate.counts());
+  for (int i = 0; i < kMaxPlannedDepth; ++i) EXPECT_EQ(copy.Chance(i, nullptr), estimate.Chance(i, nullptr));
+  AcceptanceEstimate::Counts endless;
+  for (int i = 0; i < 100000; ++i) {
+    endless.tried[0] = endless.tried[0] * 0.98 + 1.0;
+  }
+  EXPECT_TRUE(AcceptanceEstimate::AreCounts(endless)) << "a fade of 2 % a round";
+  endless.tried[0] += 0.1;
+  EXPECT_FALSE(AcceptanceEstimate::AreCounts(endless));
+}
+
 TEST(AcceptanceEstimate, ChancesAreConditional) {
   AcceptanceEstimate estimate;
   for (int i = 0; i < 400; ++i) estimate.Observe(3, i % 4 == 0 ? 0 : i % 2 == 0 ? 1 : 3);  // 3/4, then 2/3, then all

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<uint8_t> sealed;
   ArchiveWriter writer(&sealed);
   writer.Raw("HAASTSES", 8);
-  writer(uint32_t{1}, static_cast<uint64_t>(size));
+  writer(kSessionVersion, static_cast<uint64_t>(size));
   writer.Raw(data, size);
   writer(haast::base::Checksum(sealed));
   const auto session = DecodeSession(sealed, "fuzz");
