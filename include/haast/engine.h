@@ -41,7 +41,8 @@ struct EngineOptions {
   std::string swap_directory;  // with kSwap: a folder for the swapped KV; empty: host memory
   int64_t swap_bytes = 0;      // with kSwap: how much of it; 0: as much as the KV pool has. What does not fit is recomputed
   // A head or draft model whose first drafts are accepted less often than this, in 256 rounds of all requests together, is no
-  // longer used: it does not fit what it drafts for, and only costs time. 0: never.
+  // longer used: it does not fit what it drafts for, and only costs time. 0: never. Requests whose drafts are sampled
+  // (SpeculativeSampling::kRejection) go on with it, for their answers depend on it.
   double acceptance_floor = 0.02;
   // File that gets the metadata of every launch, target and head, one JSON line each (docs/check.md); empty: none. A path
   // that cannot be opened is refused; a later failure ends the trace (EngineStats::trace_error), not the run.

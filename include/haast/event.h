@@ -19,8 +19,9 @@ struct TokenLogprob {
 
 struct TokenOutput {
   int32_t token = 0;
-  bool from_draft = false;        // an accepted draft; false: drawn by the target alone (plain, or a round's bonus token)
-  float logprob = 0.0f;           // raw log-softmax of the target, before all that SamplingParams changes; where logprobs were asked for
+  bool from_draft = false;  // an accepted draft; false: drawn by the target alone (plain, or a round's bonus token)
+  // Raw log-softmax of the target, before all that SamplingParams changes, however the token was drawn; where logprobs were asked for.
+  float logprob = 0.0f;
   std::vector<TokenLogprob> top;  // most likely first
 };
 

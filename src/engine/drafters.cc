@@ -25,6 +25,14 @@ const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm) {
   return "unknown";
 }
 
+const char* SpeculativeSamplingName(SpeculativeSampling sampling) {
+  switch (sampling) {
+    case SpeculativeSampling::kCoupled: return "coupled";
+    case SpeculativeSampling::kRejection: return "rejection";
+  }
+  return "unknown";
+}
+
 namespace engine {
 namespace {
 
@@ -77,6 +85,12 @@ Status CheckSpeculation(const SpeculationParams& params) {
   if (params.automatic && (params.top_k != 1 || params.num_draft_tokens > spec::kMaxPlannedDepth)) {
     return Err(ErrorCode::kInvalidArgument, "automatic speculation drafts chains of at most {}: top_k = {}, num_draft_tokens = {}",
                spec::kMaxPlannedDepth, params.top_k, params.num_draft_tokens);
+  }
+  HAAST_RETURN_IF_ERROR(CheckRange("sampling", static_cast<int>(params.sampling), 0, kNumSpeculativeSamplings - 1));
+  if (params.sampling == SpeculativeSampling::kRejection && (params.automatic || params.top_k != 1)) {
+    return Err(ErrorCode::kInvalidArgument,
+               "rejection sampling drafts chains of a fixed length, but {}: give num_draft_tokens with top_k = 1, or sample coupled",
+               params.automatic ? "the length was left to the engine" : fmt::format("top_k = {} makes a tree", params.top_k));
   }
   const spec::TreeShape shape = ShapeOf(params);
   // A drafter runs the expanded nodes as one tree.

@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "engine/scheduler.h"
 #include "sampling/accept.h"
+#include "sampling/rejection.h"
 
 namespace haast::engine {
 EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
@@ -23,7 +24,7 @@ spec::Drafter* EngineImpl::DrafterOf(const Sequence& sequence) const {
 
 spec::Drafter* EngineImpl::ActiveDrafterOf(const Sequence& sequence) const {
   const bool disabled = !drafter_stats_[static_cast<size_t>(sequence.request.speculation.algorithm)].disabled.empty();
-  return disabled ? nullptr : DrafterOf(sequence);
+  return disabled && !sequence.samples_drafts() ? nullptr : DrafterOf(sequence);
 }
 
 void EngineImpl::TakeInbox(std::vector<Event>* events) {
@@ -65,8 +66,9 @@ Status EngineImpl::Propose() {
   for (const auto& sequence : running_) {
     sequence->tree.Clear();
     if (sequence->shape.num_tokens == 0) continue;
-    items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back(
-        {&sequence->draft, &sequence->kv, sequence->tokens, &sequence->request.sampling, sequence->shape, &sequence->tree});
+    items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back({&sequence->draft, &sequence->kv, sequence->tokens,
+                                                                                   &sequence->request.sampling, sequence->shape,
+                                                                                   &sequence->tree, sequence->samples_drafts()});
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;
@@ -127,7 +129,7 @@ Status EngineImpl::RunTarget() {
   for (const auto& sequence : running_) {
     // Logits on every row: no more than a tree may have.
     const int64_t most = sequence->wants_prompt_logprobs() ? spec::kMaxTreeRows : sequence->pending();
-    pending.push_back(std::min(sequence->pending(), most));
+    pending.push_back(std::min(sequence->pending() - (sequence->holds_newest_back() ? 1 : 0), most));
   }
   const std::vector<int64_t> rows = AssignRows(pending, options_.prefill_chunk);
   bool any_prompt = false;
@@ -265,7 +267,10 @@ void EngineImpl::Accept(Share* share, Event* event) {
   auto draw = [&](int row, int) {
     newest = row;
     const std::span<const float> logits = LogitsToDraw(sequence, share->first_logit + row);
-    return sampling::SampleToken(logits, request.sampling, static_cast<int64_t>(sequence.tokens.size()), *models_.ops, &sampler_);
+    const int64_t position = static_cast<int64_t>(sequence.tokens.size());
+    if (row >= tree.q.size()) return sampling::SampleToken(logits, request.sampling, position, *models_.ops, &sampler_);
+    const int32_t draft = tree.drafts[static_cast<size_t>(row)];  // the row's child, in a chain
+    return sampling::SampleByRejection(logits, draft, tree.q.Row(row), request.sampling, position, *models_.ops, &sampler_);
   };
   auto emit = [&](int32_t token, bool from_draft) { return Emit(&sequence, share->first_logit + newest, token, from_draft, event); };
   const sampling::AcceptResult kept = sampling::AcceptTree(tree.drafts, tree.parents, draw, emit);
@@ -298,7 +303,7 @@ Status EngineImpl::Observe() {
     items[static_cast<size_t>(sequence->request.speculation.algorithm)].push_back(
         {&sequence->draft, &sequence->kv, &sequence->request.sampling, sequence->kv.length() - count, sequence->tokens, count, taps[i],
          sequence->pending() == 1 && (!sequence->request.speculation.automatic || sequence->planned_depth > 0),
-         sequence->request.speculation.top_k});
+         sequence->request.speculation.top_k, sequence->samples_drafts()});
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;

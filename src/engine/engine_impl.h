@@ -79,6 +79,7 @@ class EngineImpl final : public Engine {
   void Admit();
   bool Start(Sequence* sequence);
   void ReservePages();
+  int64_t TokensToRun(const Sequence& sequence) const;
   bool Grow(Sequence* sequence, int64_t tokens);
   bool MakeRoom(int64_t pages) { return prefix_ ? prefix_->MakeRoom(pages) : pages <= models_.pages->num_free(); }
   bool TakeBackSurplus();

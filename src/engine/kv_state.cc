@@ -20,9 +20,9 @@ void Describe(Archive& archive, Value& candidate) {
 template <typename Archive, typename Value>
   requires std::is_same_v<std::remove_const_t<Value>, spec::DraftState>
 void Describe(Archive& archive, Value& state) {
-  auto& [first, carried, waiting_taps, waiting_ids, index] = state;
+  auto& [first, first_q_tokens, first_q_weights, carried, waiting_taps, waiting_ids, index] = state;
   static_cast<void>(index);
-  archive(first, carried, waiting_taps, waiting_ids);
+  archive(first, first_q_tokens, first_q_weights, carried, waiting_taps, waiting_ids);
 }
 
 namespace {

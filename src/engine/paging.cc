@@ -3,7 +3,8 @@
 // A request starts when its tokens and one round fit; later pages are found as they come. Where they run out, cached pages
 // go first (the least recently used), then the latest request gives up its pages and waits at the head of the queue. The
 // oldest one is never asked and fits the pool alone (CheckRequest), so there is always progress. Drafts take pages from
-// nobody but the cache: where those are missing, a round drafts less.
+// nobody but the cache: where those are missing, a round drafts less. (Not where answers depend on drafts,
+// Sequence::samples_drafts: those are as good as tokens.)
 #include <algorithm>
 
 #include "base/check.h"
@@ -44,7 +45,9 @@ bool EngineImpl::Start(Sequence* sequence) {
   sequence->listed_pages = 0;
   if (prefix_ && !sequence->wants_prompt_logprobs()) {
     const int kind = DraftKind(*sequence);
-    std::vector<int32_t> pages = prefix_->Match(sequence->tokens, kind);
+    // The newest token of an answer that goes on with drafts needs the row before it computed, for they come from there.
+    const bool drafts_next = sequence->samples_drafts() && sequence->generated() > 0;
+    std::vector<int32_t> pages = prefix_->Match(std::span(sequence->tokens).first(sequence->tokens.size() - (drafts_next ? 1 : 0)), kind);
     // The drafter's state belongs to the entries that were swapped out: others may not reach beyond them.
     if (sequence->swapped) pages.resize(std::min(pages.size(), static_cast<size_t>(sequence->swapped_length / pool->page_size())));
     sequence->kv.Adopt(pages, kind != 0, pool);
@@ -71,11 +74,17 @@ bool EngineImpl::Grow(Sequence* sequence, int64_t tokens) {
   return missing <= 0 || (MakeRoom(missing) && sequence->kv.Reserve(tokens, models_.pages.get()));
 }
 
+// Tokens whose pages the next step must have.
+int64_t EngineImpl::TokensToRun(const Sequence& sequence) const {
+  const bool drafts = sequence.samples_drafts() && sequence.pending() == 1;
+  return static_cast<int64_t>(sequence.tokens.size()) + (drafts ? DraftRows(WantedShape(sequence)) : 0);
+}
+
 // Pages that only drafts of earlier rounds needed.
 bool EngineImpl::TakeBackSurplus() {
   const int before = models_.pages->num_free();
   for (const auto& sequence : running_) {
-    sequence->kv.ReleaseSurplus(static_cast<int64_t>(sequence->tokens.size()), models_.pages.get());
+    sequence->kv.ReleaseSurplus(TokensToRun(*sequence), models_.pages.get());
   }
   return models_.pages->num_free() > before;
 }
@@ -84,7 +93,7 @@ bool EngineImpl::TakeBackSurplus() {
 void EngineImpl::ReservePages() {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* sequence = running_[i].get();
-    while (i < running_.size() && !Grow(sequence, static_cast<int64_t>(sequence->tokens.size()))) {
+    while (i < running_.size() && !Grow(sequence, TokensToRun(*sequence))) {
       if (!TakeBackSurplus()) Preempt();  // in the end of `sequence` itself
     }
   }

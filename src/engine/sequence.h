@@ -45,6 +45,13 @@ struct Sequence {
   // Its prompt's rows need logits, so it takes few at a time and needs all of them run.
   bool wants_prompt_logprobs() const { return request.prompt_logprobs >= 0 && generated() == 0; }
   bool speculates() const { return request.speculation.algorithm != SpeculativeAlgorithm::kNone; }
+  // Its answer depends on its drafts: which positions are drafted, and from what, must follow from the request alone. So it drafts as
+  // many as it may in every round, never fewer for want of pages, and after a preemption goes on with the round that comes next.
+  bool samples_drafts() const {
+    return speculates() && request.speculation.sampling == SpeculativeSampling::kRejection && request.sampling.temperature > 0.0f;
+  }
+  // A preempted request of that kind that is computed again: its newest token waits for its drafts.
+  bool holds_newest_back() const { return samples_drafts() && generated() > 0 && pending() > 1; }
 };
 
 }  // namespace haast::engine

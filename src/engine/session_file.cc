@@ -32,8 +32,8 @@ void Describe(Archive& archive, Value& params) {
 
 template <typename Archive, Is<SpeculationParams> Value>
 void Describe(Archive& archive, Value& params) {
-  auto& [algorithm, num_draft_tokens, top_k, depth, automatic] = params;
-  archive(algorithm, num_draft_tokens, top_k, depth, automatic);
+  auto& [algorithm, num_draft_tokens, top_k, depth, automatic, sampling] = params;
+  archive(algorithm, num_draft_tokens, top_k, depth, automatic, sampling);
 }
 
 template <typename Archive, Is<Request> Value>

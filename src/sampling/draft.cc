@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "sampling/row_search.h"
-#include "sampling/sampler.h"
 
 namespace haast::sampling {
 namespace {
@@ -63,6 +62,16 @@ std::span<const Candidate> DraftSampler::Choose(std::span<const float> logits, c
   }
   Score(race.arrivals());
   return candidates_;
+}
+
+DraftSampler::Drawn DraftSampler::Draw(std::span<const float> logits, const SamplingParams& params, int64_t position) {
+  HAAST_CHECK(to_target_.empty() || to_target_.size() == logits.size()) << logits.size() << " logits for " << to_target_.size() << " ids";
+  scratch_.probabilities.resize(logits.size());
+  const WeightedTokens q = Distribution(logits, params, ops_, &scratch_);
+  for (int32_t& token : scratch_.candidates) token = ToTarget(token);
+  Race race(Noise::ForDrafts(params.seed, position), 1);
+  race.OfferTokens(q.tokens, q.weights);
+  return {race.arrivals()[0].token, q};
 }
 
 }  // namespace haast::sampling

@@ -9,6 +9,7 @@
 #include "haast/request.h"
 #include "kernels/ops.h"
 #include "sampling/race.h"
+#include "sampling/sampler.h"
 
 namespace haast::sampling {
 
@@ -30,6 +31,14 @@ class DraftSampler {
   // until the next call.
   std::span<const Candidate> Choose(std::span<const float> logits, const SamplingParams& params, int64_t position, int count);
 
+  struct Drawn {
+    int32_t token;
+    WeightedTokens q;  // what it was drawn from, in target ids
+  };
+  // A draft for rejection.h: drawn from softmax(logits / temperature) after top-k, top-p and min-p, with noise of its own. Valid until
+  // the next call.
+  Drawn Draw(std::span<const float> logits, const SamplingParams& params, int64_t position);
+
  private:
   int32_t ToTarget(int32_t draft_id) const { return to_target_.empty() ? draft_id : to_target_[static_cast<size_t>(draft_id)]; }
   void ChooseLargest(std::span<const float> logits, int count);
@@ -40,6 +49,7 @@ class DraftSampler {
   std::vector<float> weights_;
   std::vector<TokenLogprob> largest_;
   std::vector<Candidate> candidates_;
+  SamplerScratch scratch_{0};  // for Draw, as large as the logits it saw
 };
 
 }  // namespace haast::sampling

@@ -4,15 +4,12 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "sampling/philox.h"
 #include "sampling/row_search.h"
 
 namespace haast::sampling {
 namespace {
 
 double Exponential(double uniform) { return -std::log1p(-uniform); }
-
-uint64_t Pair(const std::array<uint32_t, 4>& words) { return uint64_t{words[0]} << 32 | words[1]; }
 
 bool Before(const Arrival& a, const Arrival& b) { return a.time != b.time ? a.time < b.time : a.token < b.token; }
 
@@ -23,15 +20,15 @@ constexpr double kSlack = 1.0 + 1e-12;
 
 Noise::Block Noise::BlockOf(int32_t id) const {
   const uint32_t index = static_cast<uint32_t>(id) / kBlock;
-  const auto words = RandomWords(seed_, position_, Stream::kBlockTime, index);
-  return {.first_id = static_cast<int32_t>(index * kBlock + words[2] % kBlock), .time = Exponential(OpenUniform(Pair(words))) / kBlock};
+  const auto words = RandomWords(seed_, position_, block_time_, index);
+  return {.first_id = static_cast<int32_t>(index * kBlock + words[2] % kBlock), .time = Exponential(OpenUniform(PairOf(words))) / kBlock};
 }
 
 void Noise::AtLeast(std::span<const uint32_t> blocks, std::span<double> times) const {
   std::array<uint64_t, 64> pairs;
   for (size_t begin = 0; begin < blocks.size(); begin += pairs.size()) {
     const auto part = blocks.subspan(begin, std::min(pairs.size(), blocks.size() - begin));
-    RandomPairs(seed_, position_, Stream::kBlockTime, part, std::span(pairs).first(part.size()));
+    RandomPairs(seed_, position_, block_time_, part, std::span(pairs).first(part.size()));
     // -log(1 - v) >= v
     for (size_t i = 0; i < part.size(); ++i) times[begin + i] = OpenUniform(pairs[i]) / (kBlock * kSlack);
   }
@@ -39,7 +36,7 @@ void Noise::AtLeast(std::span<const uint32_t> blocks, std::span<double> times) c
 
 double Noise::Time(const Block& block, int32_t id, double latest) const {
   if (id == block.first_id) return block.time;
-  const double uniform = OpenUniform(Pair(RandomWords(seed_, position_, Stream::kTokenTime, static_cast<uint32_t>(id))));
+  const double uniform = OpenUniform(PairOf(RandomWords(seed_, position_, token_time_, static_cast<uint32_t>(id))));
   if (block.time + uniform > latest) return kNever;
   return block.time + Exponential(uniform);
 }

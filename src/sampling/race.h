@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "sampling/philox.h"
+
 namespace haast::sampling {
 
 // The E_i of one position, in blocks of 64 ids. The first of 64 of them comes at an exponential time of mean 1/64, at any of
@@ -23,6 +25,13 @@ class Noise {
   static constexpr uint32_t kBlock = 64;
 
   Noise(uint64_t seed, int64_t position) : seed_(seed), position_(position) {}
+  // Noise of the same position, independent of the above: for drafts that must say nothing about what the target draws.
+  static Noise ForDrafts(uint64_t seed, int64_t position) {
+    Noise noise(seed, position);
+    noise.block_time_ = Stream::kDraftBlockTime;
+    noise.token_time_ = Stream::kDraftTokenTime;
+    return noise;
+  }
 
   struct Block {
     int32_t first_id;  // of its 64, the one that comes first
@@ -38,6 +47,8 @@ class Noise {
  private:
   uint64_t seed_;
   int64_t position_;
+  Stream block_time_ = Stream::kBlockTime;
+  Stream token_time_ = Stream::kTokenTime;
 };
 
 struct Arrival {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -134,16 +135,53 @@ void KeepMass(double mass, std::span<const float> logits, float max, float scale
   DropBelow(ranked[last], more_likely, &scratch->candidates);
 }
 
-// The first candidate to arrive among those whose probability is at least `threshold`.
-int32_t DrawCandidate(float threshold, Race* race, SamplerScratch* scratch) {
+// Drops the candidates whose probability is below `threshold`, and fills candidate_weights for the others.
+void WeighCandidates(float threshold, SamplerScratch* scratch) {
   const auto& p = scratch->probabilities;
   auto& candidates = scratch->candidates;
   std::erase_if(candidates, [&](int32_t id) { return p[id] < threshold; });
   auto& weights = scratch->candidate_weights;
   weights.clear();
   for (const int32_t id : candidates) weights.push_back(p[id]);
-  race->OfferTokens(candidates, weights);
-  return race->arrivals()[0].token;
+}
+
+// A row of logits on its way to a token.
+struct Row {
+  int32_t best = 0;     // the likeliest token
+  bool certain = true;  // `best` is drawn whatever the noise
+  float max = 0.0f;
+  float scale = 0.0f;
+  bool top_k = false;
+  bool top_p = false;
+};
+
+// Fills scratch->probabilities unless the row is certain.
+Row ReadRow(std::span<const float> logits, const SamplingParams& params, const kernels::Ops& ops, SamplerScratch* scratch) {
+  const int64_t n = static_cast<int64_t>(logits.size());
+  HAAST_CHECK(n > 0 && scratch->probabilities.size() == logits.size()) << n << " logits, scratch for " << scratch->probabilities.size();
+  Row row{.best = ops.argmax(logits.data(), n)};
+  row.max = logits[static_cast<size_t>(row.best)];
+  if (!std::isfinite(row.max)) {
+    if (row.max != kInfinity) row.best = 0;
+    return row;
+  }
+  row.scale = 1.0f / params.temperature;
+  if (params.temperature <= 0.0f || !std::isfinite(row.scale)) return row;
+  row.certain = false;
+  row.top_k = params.top_k > 0 && params.top_k < n;
+  row.top_p = params.top_p < 1.0f;
+  ExpWeights(logits, row.max, row.scale, ops, scratch->probabilities);
+  return row;
+}
+
+// Fills scratch->candidates with what top-k and top-p leave of a row that has one of them.
+void Filter(std::span<const float> logits, const SamplingParams& params, const Row& row, SamplerScratch* scratch) {
+  const auto& p = scratch->probabilities;
+  if (row.top_k) SelectTopK(logits, params.top_k, scratch);
+  if (!row.top_p) return;
+  const double total = row.top_k ? MassOf(scratch->candidates, p) : MassOfBlocks(p, 0.0f, &scratch->block_mass);
+  if (!row.top_k) SelectHeavy(params.top_p * total, total, scratch);
+  KeepMass(params.top_p * total, logits, row.max, row.scale, scratch);
 }
 
 // An infinite sum belongs to one infinite logit, or to none at all.
@@ -196,32 +234,38 @@ float ExpWeights(std::span<const float> logits, float max, float scale, const ke
 
 int32_t SampleToken(std::span<const float> logits, const SamplingParams& params, int64_t position, const kernels::Ops& ops,
                     SamplerScratch* scratch) {
-  const int64_t n = static_cast<int64_t>(logits.size());
-  HAAST_CHECK(n > 0 && scratch->probabilities.size() == logits.size()) << n << " logits, scratch for " << scratch->probabilities.size();
-  const int32_t best = ops.argmax(logits.data(), n);
-  const float max = logits[best];
-  if (!std::isfinite(max)) return max == kInfinity ? best : 0;
-  const float scale = 1.0f / params.temperature;
-  if (params.temperature <= 0.0f || !std::isfinite(scale)) return best;
-
-  auto& p = scratch->probabilities;
-  ExpWeights(logits, max, scale, ops, p);
-  const float threshold = params.min_p * p[best];
+  const Row row = ReadRow(logits, params, ops, scratch);
+  if (row.certain) return row.best;
+  const auto& p = scratch->probabilities;
+  const float threshold = params.min_p * p[row.best];
   Race race(Noise(params.seed, position), 1);
-  race.Expect(best, p[best]);
-  const bool top_k = params.top_k > 0 && params.top_k < n;
-  const bool top_p = params.top_p < 1.0f;
-  if (!top_k && !top_p) {
+  race.Expect(row.best, p[row.best]);
+  if (!row.top_k && !row.top_p) {
     race.OfferRow(p, threshold);
-    return race.arrivals()[0].token;
+  } else {
+    Filter(logits, params, row, scratch);
+    WeighCandidates(threshold, scratch);
+    race.OfferTokens(scratch->candidates, scratch->candidate_weights);
   }
-  if (top_k) SelectTopK(logits, params.top_k, scratch);
-  if (top_p) {
-    const double total = top_k ? MassOf(scratch->candidates, p) : MassOfBlocks(p, 0.0f, &scratch->block_mass);
-    if (!top_k) SelectHeavy(params.top_p * total, total, scratch);
-    KeepMass(params.top_p * total, logits, max, scale, scratch);
+  return race.arrivals()[0].token;
+}
+
+WeightedTokens Distribution(std::span<const float> logits, const SamplingParams& params, const kernels::Ops& ops, SamplerScratch* scratch) {
+  const Row row = ReadRow(logits, params, ops, scratch);
+  if (row.certain) {
+    scratch->candidates.assign(1, row.best);
+    scratch->candidate_weights.assign(1, 1.0f);
+    return {scratch->candidates, scratch->candidate_weights};
   }
-  return DrawCandidate(threshold, &race, scratch);
+  if (row.top_k || row.top_p) {
+    Filter(logits, params, row, scratch);
+  } else {
+    scratch->candidates.resize(logits.size());
+    std::iota(scratch->candidates.begin(), scratch->candidates.end(), 0);
+  }
+  // Exp may round a small probability to 0.
+  WeighCandidates(std::max(params.min_p * scratch->probabilities[row.best], std::numeric_limits<float>::denorm_min()), scratch);
+  return {scratch->candidates, scratch->candidate_weights};
 }
 
 void FillLogprobs(std::span<const float> logits, int top_n, const kernels::Ops& ops, TokenOutput* output) {

@@ -26,6 +26,7 @@ class SamplerScratch {
   std::vector<float> logits;  // a copy for constraints that mask
   std::vector<int32_t> candidates;
   std::vector<float> candidate_weights;  // their probabilities, side by side
+  std::vector<float> residual;           // of speculative sampling, beside `candidates` (rejection.h)
   std::vector<double> block_mass;        // [vocab / block] partial sums
   std::vector<float> block_maxima;       // [vocab / block]
   std::vector<int32_t> ranked;           // candidates while they are ordered by likelihood
@@ -39,6 +40,16 @@ class SamplerScratch {
 // -infinity and NaN logits are never drawn; +infinity wins; a row without either that has no finite logit gives token 0.
 int32_t SampleToken(std::span<const float> logits, const SamplingParams& params, int64_t position, const kernels::Ops& ops,
                     SamplerScratch* scratch);
+
+// A distribution over tokens: token tokens[i] has the probability weights[i] / sum of weights. Ids differ; the weights are finite,
+// none is negative and one is above 0.
+struct WeightedTokens {
+  std::span<const int32_t> tokens;
+  std::span<const float> weights;
+};
+
+// The distribution that SampleToken draws from, ids ascending, tokens of weight 0 left out. Lies in `scratch`, until its next use.
+WeightedTokens Distribution(std::span<const float> logits, const SamplingParams& params, const kernels::Ops& ops, SamplerScratch* scratch);
 
 // weights[i] = exp((logits[i] - max) * scale), 0 for NaN; returns their sum. `max` is the largest logit, finite.
 float ExpWeights(std::span<const float> logits, float max, float scale, const kernels::Ops& ops, std::span<float> weights);

@@ -8,6 +8,7 @@ namespace haast::spec {
 void DraftTree::Clear() {
   drafts.clear();
   parents.assign(1, -1);
+  q.Clear();
 }
 
 void DraftTree::AppendToChain(int32_t token) {

@@ -6,6 +6,7 @@
 
 #include "haast/request.h"
 #include "sampling/draft.h"
+#include "sampling/rejection.h"
 
 namespace haast::spec {
 
@@ -26,6 +27,7 @@ using sampling::Candidate;
 struct DraftTree {
   std::vector<int32_t> drafts;
   std::vector<int32_t> parents{-1};  // [drafts + 1], parents[0] = -1
+  sampling::DraftDistributions q;    // [drafts] of a chain: what each was drawn from; or empty: the drafts are certain
 
   void Clear();
   void AppendToChain(int32_t token);

@@ -24,7 +24,9 @@ class DraftIndex {
 // What a drafter remembers of one request between rounds. Owned by the request; opaque to the engine. All but `index`
 // belongs to a saved request.
 struct DraftState {
-  std::vector<Candidate> first;      // for the next round's first draft, best first; empty: nothing can be drafted yet
+  std::vector<Candidate> first;         // for the next round's first draft, best first; empty: nothing can be drafted yet
+  std::vector<int32_t> first_q_tokens;  // where first[0] was drawn: from this distribution (sampling::WeightedTokens)
+  std::vector<float> first_q_weights;
   std::vector<float> carried;        // [H] value that the next draft step of a head reads
   std::vector<float> waiting_taps;   // [n, width] features of committed tokens that the head has not seen yet
   std::vector<int32_t> waiting_ids;  // [n] the id after each of them
@@ -36,8 +38,9 @@ struct ProposeItem {
   kv::KvSeq* kv;                    // committed length s; pages reach to s + 1 + shape.num_tokens
   std::span<const int32_t> tokens;  // [s + 1] committed tokens, then the newest one
   const SamplingParams* sampling;
-  TreeShape shape;  // num_tokens is at least 1
-  DraftTree* tree;  // filled; may stay empty
+  TreeShape shape;             // num_tokens is at least 1
+  DraftTree* tree;             // filled; may stay empty
+  bool sample_drafts = false;  // a chain whose drafts are drawn, and DraftTree::q filled; a drafter whose drafts are certain ignores it
 };
 
 // Tokens of one sequence that became certain in this step: row j is position `first_position` + j, its target features and
@@ -52,6 +55,7 @@ struct ObserveItem {
   std::span<const float* const> taps;  // [n] tapped features; empty where the drafter needs none
   bool will_draft;                     // the next round drafts; false after a prompt chunk that is not the last
   int top_k;                           // of the next round
+  bool sample_drafts;                  // likewise
 };
 
 class Drafter {
@@ -67,8 +71,8 @@ class Drafter {
   // Whether this drafter can go on with a state of a request with `length` committed tokens and `draft_length` draft entries. It
   // may come from a file: nothing in it is certain.
   virtual bool AcceptsState(const DraftState& state, int64_t length, int64_t draft_length) const {
-    return draft_length <= length && state.first.empty() && state.carried.empty() && state.waiting_taps.empty() &&
-           state.waiting_ids.empty();
+    return draft_length <= length && state.first.empty() && state.first_q_tokens.empty() && state.first_q_weights.empty() &&
+           state.carried.empty() && state.waiting_taps.empty() && state.waiting_ids.empty();
   }
   // The request has ended with `tokens`, its prompt first.
   virtual void Finish(DraftState* state, std::span<const int32_t> tokens) {

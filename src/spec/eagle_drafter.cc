@@ -1,6 +1,8 @@
 #include "spec/eagle_drafter.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace haast::spec {
 namespace {
@@ -8,6 +10,20 @@ namespace {
 // Features of tokens that no draft needs yet are kept until there are this many: one launch for all of them costs little
 // more than a launch for one.
 constexpr int64_t kWaitingRows = 32;
+
+// Whether the distribution of the first draft is one, from which it can have been drawn; or there is none.
+bool HasFirstDistribution(const DraftState& state, int64_t vocab) {
+  const auto& tokens = state.first_q_tokens;
+  const auto& weights = state.first_q_weights;
+  if (tokens.size() != weights.size()) return false;
+  if (tokens.empty()) return true;
+  bool drawable = false;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab || !std::isfinite(weights[i]) || weights[i] < 0.0f) return false;
+    drawable |= state.first.size() == 1 && tokens[i] == state.first[0].token && weights[i] > 0.0f;
+  }
+  return drawable;
+}
 
 }  // namespace
 
@@ -30,13 +46,20 @@ Status EagleDrafter::Propose(std::span<const ProposeItem> items) {
     growth.rows.clear();
     growth.row_parents.clear();
     growth.carried.clear();
-    const int width = std::min({item.shape.top_k, item.shape.num_tokens, static_cast<int>(item.state->first.size())});
-    for (int c = 0; c < width; ++c) growth.pool.Add(-1, item.state->first[c]);
+    growth.q.Clear();
+    const DraftState& state = *item.state;
+    int width = std::min({item.shape.top_k, item.shape.num_tokens, static_cast<int>(state.first.size())});
+    if (item.sample_drafts && state.first_q_tokens.empty()) width = 0;
+    for (int c = 0; c < width; ++c) growth.pool.Add(-1, state.first[c]);
+    if (item.sample_drafts && width > 0) growth.q.Append({state.first_q_tokens, state.first_q_weights});
     growth.level = growth.pool.Best(0, width);
     if (width > 0) deepest = std::max(deepest, item.shape.depth);
   }
   for (int depth = 1; depth < deepest; ++depth) HAAST_RETURN_IF_ERROR(RunLevel(items, depth));
-  for (size_t i = 0; i < items.size(); ++i) growth_[i].pool.Fill(items[i].shape.num_tokens, items[i].tree);
+  for (size_t i = 0; i < items.size(); ++i) {
+    growth_[i].pool.Fill(items[i].shape.num_tokens, items[i].tree);
+    std::swap(growth_[i].q, items[i].tree->q);  // of a chain: its nodes are the pool's, in order
+  }
   return {};
 }
 
@@ -86,10 +109,16 @@ void EagleDrafter::Expand(const ProposeItem& item, Growth* growth, int64_t first
     const float* value = runner_.carried(row);
     growth->carried[static_cast<size_t>(node)].assign(value, value + hidden);
     const int64_t position = item.kv->length() + 1 + depth;
-    for (const Candidate& candidate : sampler_.Choose(runner_.logits(row), *item.sampling, position, item.shape.top_k)) {
+    const std::span<const float> logits = runner_.logits(row++);
+    if (item.sample_drafts) {
+      const sampling::DraftSampler::Drawn drawn = sampler_.Draw(logits, *item.sampling, position);
+      growth->pool.Add(node, {drawn.token, 0.0f});
+      growth->q.Append(drawn.q);
+      continue;
+    }
+    for (const Candidate& candidate : sampler_.Choose(logits, *item.sampling, position, item.shape.top_k)) {
       growth->pool.Add(node, candidate);
     }
-    ++row;
   }
   growth->level = growth->pool.Best(first_child, item.shape.top_k);
 }
@@ -101,6 +130,24 @@ void EagleDrafter::Remember(const ObserveItem& item) {
   state.waiting_ids.insert(state.waiting_ids.end(), next.begin(), next.end());
   for (const float* taps : item.taps) state.waiting_taps.insert(state.waiting_taps.end(), taps, taps + head_.feature_width());
   state.first.clear();
+  state.first_q_tokens.clear();
+  state.first_q_weights.clear();
+}
+
+// The first drafts of the next round, from the last row of the item's draft extend. That row stands at the position before the newest
+// token's: its logits are for the one after that.
+void EagleDrafter::ChooseFirst(int64_t logit_row, const ObserveItem& item) {
+  DraftState& state = *item.state;
+  const int64_t position = item.kv->draft_length() + 1;
+  if (!item.sample_drafts) {
+    const auto first = sampler_.Choose(runner_.logits(logit_row), *item.sampling, position, item.top_k);
+    state.first.assign(first.begin(), first.end());
+    return;
+  }
+  const sampling::DraftSampler::Drawn drawn = sampler_.Draw(runner_.logits(logit_row), *item.sampling, position);
+  state.first.assign(1, {drawn.token, 0.0f});
+  state.first_q_tokens.assign(drawn.q.tokens.begin(), drawn.q.tokens.end());
+  state.first_q_weights.assign(drawn.q.weights.begin(), drawn.q.weights.end());
 }
 
 bool EagleDrafter::MustRun(const ObserveItem& item) const {
@@ -111,7 +158,8 @@ bool EagleDrafter::MustRun(const ObserveItem& item) const {
 bool EagleDrafter::AcceptsState(const DraftState& state, int64_t length, int64_t draft_length) const {
   const int64_t waiting = static_cast<int64_t>(state.waiting_ids.size());
   const auto in_vocabulary = [&](int32_t token) { return token >= 0 && token < head_.config().vocab_size; };
-  const bool tokens = std::all_of(state.waiting_ids.begin(), state.waiting_ids.end(), in_vocabulary) &&
+  const bool tokens = HasFirstDistribution(state, head_.config().vocab_size) &&
+                      std::all_of(state.waiting_ids.begin(), state.waiting_ids.end(), in_vocabulary) &&
                       std::all_of(state.first.begin(), state.first.end(), [&](const Candidate& c) { return in_vocabulary(c.token); });
   const bool carried =
       static_cast<int64_t>(state.carried.size()) == head_.config().hidden_size || (state.carried.empty() && state.first.empty());
@@ -147,9 +195,7 @@ Status EagleDrafter::Observe(std::span<const ObserveItem> items) {
     state.waiting_ids.clear();
     state.waiting_taps.clear();
     if (!item.will_draft) continue;
-    // The last row stands at the position before the newest token's: its logits are for the one after that.
-    const auto first = sampler_.Choose(runner_.logits(logit_row++), *item.sampling, item.kv->draft_length() + 1, item.top_k);
-    state.first.assign(first.begin(), first.end());
+    ChooseFirst(logit_row++, item);
     const float* value = runner_.carried(row);
     state.carried.assign(value, value + hidden);
   }

@@ -32,12 +32,14 @@ class EagleDrafter final : public Drafter {
     std::vector<int> rows;                    // nodes that the head has run, in the order of their rows in the draft KV
     std::vector<int32_t> row_parents;         // [rows] row of the parent, -1: the newest token
     std::vector<int> level;                   // nodes of the next launch
+    sampling::DraftDistributions q;           // [pool] where the drafts are drawn
     std::vector<std::vector<float>> carried;  // [pool] what a node's children read: the parent's value; empty until it ran
   };
 
   void BeginLaunch();
   Status RunLevel(std::span<const ProposeItem> items, int depth);
   void Expand(const ProposeItem& item, Growth* growth, int64_t first_row, int depth);
+  void ChooseFirst(int64_t logit_row, const ObserveItem& item);
   void Remember(const ObserveItem& item);
   bool MustRun(const ObserveItem& item) const;
 

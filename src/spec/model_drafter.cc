@@ -11,9 +11,16 @@ void ModelDrafter::BeginLaunch() {
   logit_rows_.clear();
 }
 
-// The draft at `depth` below the root, from a row of the last launch.
-int32_t ModelDrafter::Draft(int64_t logit_row, const ProposeItem& item, int depth) {
-  return sampler_.Choose(runner_.logits(logit_row), *item.sampling, item.kv->length() + depth, 1)[0].token;
+// Adds the draft at `depth` below the root, from a row of the last launch.
+void ModelDrafter::Draft(int64_t logit_row, const ProposeItem& item, int depth) {
+  const int64_t position = item.kv->length() + depth;
+  if (!item.sample_drafts) {
+    item.tree->AppendToChain(sampler_.Choose(runner_.logits(logit_row), *item.sampling, position, 1)[0].token);
+    return;
+  }
+  const sampling::DraftSampler::Drawn drawn = sampler_.Draw(runner_.logits(logit_row), *item.sampling, position);
+  item.tree->AppendToChain(drawn.token);
+  item.tree->q.Append(drawn.q);
 }
 
 Status ModelDrafter::CatchUp(std::span<const ProposeItem> items) {
@@ -44,7 +51,7 @@ Status ModelDrafter::CatchUp(std::span<const ProposeItem> items) {
     HAAST_RETURN_IF_ERROR(runner_.Run(batch));
     for (size_t row = 0; row < last.size(); ++row) {
       const ProposeItem& item = items[last[row]];
-      item.tree->AppendToChain(Draft(static_cast<int64_t>(row), item, 1));
+      Draft(static_cast<int64_t>(row), item, 1);
     }
   }
   return {};
@@ -68,7 +75,7 @@ Status ModelDrafter::RunLevel(std::span<const ProposeItem> items, int depth) {
   for (size_t row = 0; row < members.size(); ++row) {
     const ProposeItem& item = items[members[row]];
     item.kv->CommitDraft(item.kv->length() + depth + 1, runner_.page_size());
-    item.tree->AppendToChain(Draft(static_cast<int64_t>(row), item, depth + 1));
+    Draft(static_cast<int64_t>(row), item, depth + 1);
   }
   return {};
 }

@@ -25,7 +25,7 @@ class ModelDrafter final : public Drafter {
   // Runs tokens [kv.draft_length(), s] of every item, in as many launches as they need; `next` receives the drafts.
   Status CatchUp(std::span<const ProposeItem> items);
   Status RunLevel(std::span<const ProposeItem> items, int depth);
-  int32_t Draft(int64_t logit_row, const ProposeItem& item, int depth);
+  void Draft(int64_t logit_row, const ProposeItem& item, int depth);
 
   exec::Runner& runner_;
   sampling::DraftSampler sampler_;
