@@ -166,7 +166,7 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
     bench.concurrency = flags.concurrency;
     HAAST_ASSIGN_OR_RETURN(const std::vector<FileReport> reports, BenchFiles(options, files, flags.model, &bench, streams));
     json["speculation"] = SpeculationBenchJson(reports, bench);
-    if (!flags.json) streams.out.WriteText(SpeculationText(reports));
+    if (!flags.json) streams.out.WriteText(SpeculationText(reports, bench));
     if (Total(reports).different > 0) exit_code = kExitRuntime;
   }
   if (flags.json) streams.out.Write(Dump(json));

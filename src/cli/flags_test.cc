@@ -120,6 +120,11 @@ TEST_F(FlagsTest, AllValuesArrive) {
   EXPECT_TRUE(options.prefix_cache);
   model_.no_prefix_cache = true;
   EXPECT_FALSE(ToEngineOptions(model_, "m.gguf", "h").prefix_cache);
+  EXPECT_EQ(options.preemption, Preemption::kRecompute);
+  model_.preemption = "swap";
+  model_.swap_directory = "there";
+  EXPECT_EQ(ToEngineOptions(model_, "m.gguf", "h").preemption, Preemption::kSwap);
+  EXPECT_EQ(ToEngineOptions(model_, "m.gguf", "h").swap_directory, "there");
   EXPECT_EQ(options.draft_quantisation, "q8_0");
   ModelInfo head;
   head.architecture = "eagle3";
@@ -179,6 +184,8 @@ TEST_F(FlagsTest, HostileNumbersAreRefused) {
 
 TEST_F(FlagsTest, UnknownWordsAndFlagsAreRefused) {
   ExpectRefused({"--kv-dtype", "f8"}, "expected one of f16, f32, got 'f8'");
+  ExpectRefused({"--speculative-sampling", "exact"}, "expected one of coupled, rejection, got 'exact'");
+  ExpectRefused({"--preemption", "drop"}, "expected one of recompute, swap, got 'drop'");
   ExpectRefused({"--backend", "gpu"}, "expected one of cpu, ref, got 'gpu'");
   ExpectRefused({"--speculative-algorithm", "EAGLE9"}, "expected one of eagle3, eagle, draft_model, ngram, suffix, none, got 'EAGLE9'");
   ExpectRefused({"--draft-quantisation", "q2"}, "expected one of auto, q8_0, q4_1, none, got 'q2'");
@@ -229,6 +236,32 @@ TEST(SpeculationFlagsTest, AlgorithmFollowsFlagsAndHead) {
   EXPECT_TRUE(CheckModelFlags(flags).has_value());
   flags.no_speculation = true;
   EXPECT_EQ(CheckModelFlags(flags).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(SpeculationFlagsTest, RejectionDraftsChainsOfAFixedLength) {
+  ModelFlags flags;
+  EXPECT_EQ(ToSpeculation(flags, nullptr).sampling, SpeculativeSampling::kCoupled);
+  EXPECT_TRUE(ToSpeculation(flags, nullptr).automatic);
+  flags.speculative_sampling = "rejection";
+  EXPECT_TRUE(CheckModelFlags(flags).has_value());
+  EXPECT_EQ(ToSpeculation(flags, nullptr).sampling, SpeculativeSampling::kRejection);
+  EXPECT_FALSE(ToSpeculation(flags, nullptr).automatic);
+  EXPECT_EQ(ToSpeculation(flags, nullptr).num_draft_tokens, 3);
+  flags.num_draft_tokens = 6;
+  EXPECT_EQ(ToSpeculation(flags, nullptr).num_draft_tokens, 6);
+  flags.draft_top_k = 4;
+  EXPECT_THAT(CheckModelFlags(flags).error().message, HasSubstr("leave out --draft-top-k 4"));
+}
+
+TEST(SwapFlagsTest, ADirectoryIsThereAndUsed) {
+  const testing::TempDir dir;
+  ModelFlags flags;
+  flags.swap_directory = dir.path();
+  EXPECT_THAT(CheckModelFlags(flags).error().message, HasSubstr("give --preemption swap"));
+  flags.preemption = "swap";
+  EXPECT_TRUE(CheckModelFlags(flags).has_value());
+  flags.swap_directory = dir.Join("missing");
+  EXPECT_THAT(CheckModelFlags(flags).error().message, HasSubstr("missing: expected a folder that exists"));
 }
 
 TEST(ThreadFlagsTest, FarMoreThreadsThanProcessorsAreRefused) {

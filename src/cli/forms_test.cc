@@ -179,7 +179,7 @@ TEST(SpeculationBenchTest, TotalWeighsSpeedsByTokens) {
   EXPECT_NEAR(total.plain.tps[0], 200.0 / 3.0, 1e-9);
   EXPECT_NEAR(total.speedup(), 3.0, 1e-9);
   EXPECT_EQ(total.first_difference, "b, prompt 1, token 2");
-  EXPECT_THAT(SpeculationText({a, b}), HasSubstr("1 answers DIFFER"));
+  EXPECT_THAT(SpeculationText({a, b}, {}), HasSubstr("1 answers DIFFER"));
   const Json json = SpeculationBenchJson({a, b}, {});
   EXPECT_EQ(json["identical"], false);
   EXPECT_EQ(json["files"].size(), 2u);

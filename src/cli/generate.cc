@@ -73,7 +73,7 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
 // The first flag given that belongs to the request, which --resume takes from the file.
 std::string RequestFlagOf(const CLI::App& app) {
   for (const char* name : {"PROMPT", "--file", "--system", "--raw", "--compare", "--num-draft-tokens", "--draft-top-k", "--draft-depth",
-                           "--speculative-algorithm", "--no-speculation"}) {
+                           "--speculative-algorithm", "--speculative-sampling", "--no-speculation"}) {
     if (app.count(name) > 0) return name;
   }
   for (const CLI::Option* option : app.get_options()) {
@@ -95,6 +95,10 @@ Status CheckFlags(const GenerateFlags& flags) {
   }
   if (flags.compare && SpeculationOff(flags.model)) {
     return Err(ErrorCode::kInvalidArgument, "--compare needs speculation: leave out --no-speculation");
+  }
+  if (flags.compare && flags.model.speculative_sampling == "rejection" && flags.sampling.temperature > 0.0f) {
+    return Err(ErrorCode::kInvalidArgument,
+               "--compare expects the tokens of plain decoding, and --speculative-sampling rejection gives others: leave out one of them");
   }
   if (flags.raw && !flags.system.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--system belongs to the chat template: leave out --raw, or write it into the prompt");

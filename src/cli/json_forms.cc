@@ -16,6 +16,7 @@ Json SpeculationJson(const SpeculationStats& stats, const SpeculationParams& par
   return {{"algorithm", SpeculativeAlgorithmName(params.algorithm)},
           {"num_draft_tokens", on ? params.num_draft_tokens : 0},
           {"automatic", params.automatic},
+          {"sampling", SpeculativeSamplingName(params.sampling)},
           {"rounds", stats.rounds},
           {"drafted", stats.drafted},
           {"accepted", stats.accepted},

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/cpu.h"
 #include "base/format.h"
@@ -12,6 +13,7 @@ namespace haast::cli {
 namespace {
 
 constexpr int kAutomaticDrafts = 8;  // the longest chain that the engine may choose
+constexpr int kRejectionDrafts = 3;  // of a chain whose length is left open, but must be fixed
 constexpr int kTreeDrafts = 15;      // of a tree whose size is left open: with the root 16 rows
 
 }  // namespace
@@ -38,6 +40,13 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
       ->group(model);
   app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")->transform(WholeNumber(1, 1 << 20))->group(model);
   app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt anew")->group(model);
+  app.add_option("--preemption", flags.preemption,
+                 "when the KV pool is full the latest request waits; recompute: its KV is computed again, swap: it is kept elsewhere")
+      ->transform(OneOf({"recompute", "swap"}))
+      ->group(model);
+  app.add_option("--swap-directory", flags.swap_directory, "with --preemption swap: a folder for swapped KV; default: host memory")
+      ->type_name("PATH")
+      ->group(model);
   app.add_option("--trace-metadata", flags.trace_metadata, "write the metadata of every launch to this file, for `haast check`")
       ->type_name("PATH")
       ->group(model);
@@ -61,6 +70,10 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
       ->group(speculation);
   app.add_option("--draft-depth", flags.draft_depth, "levels of a draft tree; 0: as many as drafts in a chain, at most 5 in a tree")
       ->transform(WholeNumber(0, kMaxDraftTokens))
+      ->group(speculation);
+  app.add_option("--speculative-sampling", flags.speculative_sampling,
+                 "above temperature 0; coupled: the tokens of plain decoding, rejection: others of the same distribution (chains only)")
+      ->transform(OneOf({"coupled", "rejection"}))
       ->group(speculation);
   app.add_flag("--no-speculation", flags.no_speculation, "plain decoding: short for --speculative-algorithm none")->group(speculation);
   app.add_option("--draft-quantisation,--draft-quantization", flags.draft_quantisation,
@@ -90,7 +103,9 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--presence-penalty", flags.presence_penalty, "above 0: less of the tokens that the answer has")
       ->transform(Real(-2.0, 2.0))
       ->group(group);
-  app.add_option("--seed", flags.seed, "the same seed gives the same answer, with speculation on or off")->transform(Seed())->group(group);
+  app.add_option("--seed", flags.seed, "the same seed gives the same answer, with speculation on or off (but see --speculative-sampling)")
+      ->transform(Seed())
+      ->group(group);
   app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")->transform(WholeNumber(1, int64_t{1} << 30))->group(group);
   app.add_option("--min-tokens", flags.min_tokens, "no end-of-answer token before so many tokens")
       ->transform(WholeNumber(0, int64_t{1} << 30))
@@ -115,6 +130,19 @@ Status CheckModelFlags(const ModelFlags& flags) {
   if (flags.algorithm == "draft_model" && flags.draft_model.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--speculative-algorithm draft_model needs a model: give --draft-model PATH");
   }
+  if (flags.speculative_sampling == "rejection" && flags.draft_top_k > 1) {
+    return Err(ErrorCode::kInvalidArgument, "--speculative-sampling rejection drafts chains: leave out --draft-top-k {}",
+               flags.draft_top_k);
+  }
+  if (!flags.swap_directory.empty() && flags.preemption != "swap") {
+    return Err(ErrorCode::kInvalidArgument, "--swap-directory {} is for swapped KV: give --preemption swap", flags.swap_directory);
+  }
+  // The engine would go on without it, and compute everything again.
+  std::error_code error;
+  if (!flags.swap_directory.empty() && !std::filesystem::is_directory(flags.swap_directory, error)) {
+    return Err(ErrorCode::kInvalidArgument,
+               "--swap-directory {}: expected a folder that exists: make it, or leave the flag out for host memory", flags.swap_directory);
+  }
   // A few more threads than processors are slow; a thousand that wait for each other do not come back.
   const int most = std::max(16, 4 * base::UsableCpus());
   if (flags.threads > most) {
@@ -138,6 +166,8 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   options.max_context = flags.context;
   options.prefill_chunk = flags.prefill_chunk;
   options.prefix_cache = !flags.no_prefix_cache;
+  options.preemption = flags.preemption == "swap" ? Preemption::kSwap : Preemption::kRecompute;
+  options.swap_directory = flags.swap_directory;
   options.trace_metadata = flags.trace_metadata;
   return options;
 }
@@ -149,8 +179,14 @@ SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head) 
     const auto algorithm = static_cast<SpeculativeAlgorithm>(i);
     if (name == SpeculativeAlgorithmName(algorithm)) params.algorithm = algorithm;
   }
-  params.automatic = flags.num_draft_tokens == 0 && flags.draft_top_k == 1;
-  params.num_draft_tokens = flags.num_draft_tokens > 0 ? flags.num_draft_tokens : params.automatic ? kAutomaticDrafts : kTreeDrafts;
+  const bool chain = flags.draft_top_k == 1;
+  const bool rejection = flags.speculative_sampling == "rejection";
+  if (rejection) params.sampling = SpeculativeSampling::kRejection;
+  params.automatic = flags.num_draft_tokens == 0 && chain && !rejection;
+  params.num_draft_tokens = flags.num_draft_tokens > 0 ? flags.num_draft_tokens
+                            : params.automatic         ? kAutomaticDrafts
+                            : chain                    ? kRejectionDrafts
+                                                       : kTreeDrafts;
   params.top_k = flags.draft_top_k;
   params.depth = flags.draft_depth;
   return params;

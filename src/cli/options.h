@@ -22,6 +22,7 @@ struct ModelFlags {
   int num_draft_tokens = 0;  // 0: the engine chooses, round by round
   int draft_top_k = 1;
   int draft_depth = 0;
+  std::string speculative_sampling = "coupled";
   std::string draft_quantisation = "auto";
   int threads = 0;
   std::string kv_dtype = "f16";
@@ -30,6 +31,8 @@ struct ModelFlags {
   std::string backend = "cpu";
   int prefill_chunk = 512;
   bool no_prefix_cache = false;
+  std::string preemption = "recompute";
+  std::string swap_directory;  // empty: host memory
   std::string trace_metadata;  // empty: none
 };
 

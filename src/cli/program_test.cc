@@ -67,6 +67,7 @@ TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
   EXPECT_EQ(speculation["algorithm"], "eagle3");
   EXPECT_EQ(speculation["num_draft_tokens"], 3);
   EXPECT_EQ(speculation["automatic"], false);
+  EXPECT_EQ(speculation["sampling"], "coupled");
   EXPECT_GT(speculation["accepted"], 0);
   EXPECT_GT(speculation["tau"], 1.0);
   EXPECT_EQ(speculation["position_acceptance"].size(), 3u);
@@ -75,6 +76,22 @@ TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
   const json prompt = GenerateJson({"--prompt-logprobs", "1", "hello there"});
   EXPECT_EQ(prompt["prompt_logprobs"].size(), prompt["timings"]["prompt_tokens"].get<size_t>() - 1);
   EXPECT_EQ(prompt["prompt_logprobs"][0]["top"].size(), 1u);
+}
+
+TEST_F(ProgramTest, RejectionSamplingHasItsOwnAnswers) {
+  const Args sampled = {"--temperature", "1", "--seed", "4", "hello there"};
+  const Args rejection = Args{"--speculative-sampling", "rejection"} + sampled;
+  const json answer = GenerateJson(rejection);
+  EXPECT_EQ(answer["speculation"]["sampling"], "rejection");
+  EXPECT_GT(answer["speculation"]["accepted"], 0);
+  EXPECT_EQ(answer["token_ids"], GenerateJson(rejection)["token_ids"]);
+  EXPECT_NE(answer["token_ids"], GenerateJson(sampled)["token_ids"]);
+  ExpectError(Generate(Args{"--compare"} + rejection), kExitUsage, "--compare expects the tokens of plain decoding");
+  const Ran bench = Haast(Args{"bench"} + files_->Flags() +
+                          Args{"--no-steps", "--repeats", "2", "--max-tokens", "20", "--temperature", "1", "--speculative-sampling",
+                               "rejection", "--prompts", Write("rejection.jsonl", "{\"turns\": [\"hello\"]}\n")});
+  EXPECT_EQ(bench.code, kExitOk) << bench.err;
+  EXPECT_THAT(bench.out, HasSubstr("tokens identical in all repeats of a mode"));
 }
 
 // The file holds the request as it was when it had been saved last: some tokens before the end.

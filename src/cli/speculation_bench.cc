@@ -1,6 +1,7 @@
 #include "cli/speculation_bench.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/format.h"
 #include "cli/compare.h"
@@ -33,6 +34,11 @@ double MedianRatio(const std::vector<double>& a, const std::vector<double>& b) {
   return SpreadOf(std::move(ratios)).median;
 }
 
+// Whether speculation must give the tokens of plain decoding.
+bool SameAsPlain(const TextRequest& request) {
+  return request.speculation.sampling == SpeculativeSampling::kCoupled || request.sampling.temperature == 0.0f;
+}
+
 class FileBench {
  public:
   FileBench(Generator& generator, const PromptFile& file, const SpeculationBenchOptions& options,
@@ -44,7 +50,7 @@ class FileBench {
 
   Result<FileReport> Run() {
     HAAST_RETURN_IF_ERROR(EncodeAll());
-    first_.resize(prompts_.size());
+    for (std::vector<Answer>& first : first_) first.resize(prompts_.size());
     different_.resize(prompts_.size());
     HAAST_RETURN_IF_ERROR(WarmUp());
     for (int repeat = 0; repeat < options_.repeats; ++repeat) HAAST_RETURN_IF_ERROR(RunRepeat(repeat));
@@ -111,7 +117,7 @@ class FileBench {
         sums.wall_seconds += seconds;
         for (size_t i = 0; i < answers.size(); ++i) {
           sums.Add(answers[i]);
-          Check(begin + i, std::move(answers[i]));
+          Check(begin + i, mode, std::move(answers[i]));
         }
       }
     }
@@ -121,13 +127,14 @@ class FileBench {
     return {};
   }
 
-  // Every answer to a prompt must have the bits of the first one.
-  void Check(size_t prompt, Answer answer) {
-    if (first_[prompt].tokens.empty()) {
-      first_[prompt] = std::move(answer);
+  // Every answer to a prompt must have the bits of the first one, or of the first one of its mode.
+  void Check(size_t prompt, bool speculative, Answer answer) {
+    Answer& first = first_[speculative && !SameAsPlain(options_.request) ? 1 : 0][prompt];
+    if (first.tokens.empty()) {
+      first = std::move(answer);
       return;
     }
-    const int64_t at = FirstDifference(first_[prompt], answer);
+    const int64_t at = FirstDifference(first, answer);
     if (at < 0) return;
     different_[prompt] = true;
     if (report_.first_difference.empty()) report_.first_difference = fmt::format("prompt {}, token {}", prompt + 1, at);
@@ -144,8 +151,8 @@ class FileBench {
   const SpeculationBenchOptions& options_;
   const std::function<void(const std::string&)>& progress_;
   std::vector<std::vector<int32_t>> prompts_;
-  std::vector<Answer> first_;    // [prompts]
-  std::vector<bool> different_;  // [prompts]
+  std::array<std::vector<Answer>, 2> first_;  // [prompts]; the second: of speculation that does not give the tokens of plain decoding
+  std::vector<bool> different_;               // [prompts]
   FileReport report_;
 };
 
@@ -201,7 +208,7 @@ Json FileJson(const FileReport& file) {
           {"position_acceptance", PositionAcceptance(file.speculation)}};
 }
 
-std::string FileText(const FileReport& file) {
+std::string FileText(const FileReport& file, bool same_as_plain) {
   std::string text = fmt::format("{}: {} prompts, {} tokens\n", file.path, file.prompts, file.speculative.tokens);
   const auto line = [](const char* name, const std::vector<double>& plain, const std::vector<double>& speculative, double speedup) {
     const Spread off = SpreadOf(plain);
@@ -214,7 +221,9 @@ std::string FileText(const FileReport& file) {
   text += StepText("plain step", file.plain) + StepText("speculative step", file.speculative);
   text += fmt::format("  tau {:.3f} over {} rounds, accepted by position", file.speculation.tau(), file.speculation.rounds);
   for (const double share : PositionAcceptance(file.speculation)) text += fmt::format(" {:.1f}%", 100.0 * share);
-  if (file.different == 0) return text + "\n  tokens identical with speculation on and off\n";
+  if (file.different == 0)
+    return text +
+           (same_as_plain ? "\n  tokens identical with speculation on and off\n" : "\n  tokens identical in all repeats of a mode\n");
   return text + fmt::format("\n  {} answers DIFFER, first: {}: this is a bug, please report it with `haast devices`\n", file.different,
                             file.first_difference);
 }
@@ -243,10 +252,11 @@ FileReport Total(const std::vector<FileReport>& files) {
   return total;
 }
 
-std::string SpeculationText(const std::vector<FileReport>& files) {
+std::string SpeculationText(const std::vector<FileReport>& files, const SpeculationBenchOptions& options) {
+  const bool same_as_plain = SameAsPlain(options.request);
   std::string text;
-  for (const FileReport& file : files) text += FileText(file);
-  return files.size() > 1 ? text + FileText(Total(files)) : text;
+  for (const FileReport& file : files) text += FileText(file, same_as_plain);
+  return files.size() > 1 ? text + FileText(Total(files), same_as_plain) : text;
 }
 
 Json SpeculationBenchJson(const std::vector<FileReport>& files, const SpeculationBenchOptions& options) {
@@ -254,6 +264,7 @@ Json SpeculationBenchJson(const std::vector<FileReport>& files, const Speculatio
   Json json = {{"algorithm", SpeculativeAlgorithmName(request.speculation.algorithm)},
                {"num_draft_tokens", request.speculation.num_draft_tokens},
                {"automatic", request.speculation.automatic},
+               {"sampling", SpeculativeSamplingName(request.speculation.sampling)},
                {"top_k", request.speculation.top_k},
                {"depth", request.speculation.depth},
                {"temperature", request.sampling.temperature},

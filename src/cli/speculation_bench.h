@@ -34,7 +34,9 @@ struct FileReport {
   ModeTotals plain;
   ModeTotals speculative;
   SpeculationStats speculation;  // of one repeat
-  int64_t different = 0;         // answers whose tokens or logprob bits differ between the modes or the repeats
+  // Answers whose tokens or logprob bits differ between the modes or the repeats; between the repeats only where drafts are sampled
+  // (SpeculativeSampling::kRejection).
+  int64_t different = 0;
   std::string first_difference;  // "prompt 3, token 17"
 
   // Median over the repeats of the speed-up within a repeat.
@@ -55,7 +57,7 @@ Result<FileReport> BenchFile(Generator& generator, const PromptFile& file, const
 // All files as one: tokens and counters added, speeds weighted by tokens.
 FileReport Total(const std::vector<FileReport>& files);
 
-std::string SpeculationText(const std::vector<FileReport>& files);
+std::string SpeculationText(const std::vector<FileReport>& files, const SpeculationBenchOptions& options);
 Json SpeculationBenchJson(const std::vector<FileReport>& files, const SpeculationBenchOptions& options);
 
 }  // namespace haast::cli
