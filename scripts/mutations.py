@@ -120,13 +120,13 @@ MUTATIONS = (
         ("kv_test",)),
     Mutation(
         "key-of-the-round", "all tokens of a round are drawn with one key", ENGINE,
-        "SampleToken(logits, request.sampling, static_cast<int64_t>(sequence.tokens.size()), ",
-        "SampleToken(logits, request.sampling, sequence.kv.length() + share->rows, ",
+        "const int64_t position = static_cast<int64_t>(sequence.tokens.size());",
+        "const int64_t position = sequence.kv.length() + share->rows;",
         ("engine_test", "exactness_test")),
     Mutation(
         "key-by-batch-row", "the place in the batch is part of the key", ENGINE,
-        "SampleToken(logits, request.sampling, static_cast<int64_t>(sequence.tokens.size()), ",
-        "SampleToken(logits, request.sampling, static_cast<int64_t>(sequence.tokens.size()) + share->first_row, ",
+        "const int64_t position = static_cast<int64_t>(sequence.tokens.size());",
+        "const int64_t position = static_cast<int64_t>(sequence.tokens.size()) + share->first_row;",
         ("engine_test", "exactness_test")),
     Mutation(
         "bonus-from-wrong-row", "the bonus token comes from the row before", ENGINE,
@@ -167,7 +167,7 @@ MUTATIONS = (
         ("engine_test", "exactness_test")),
     Mutation(
         "temperature-twice", "logits are divided by the temperature twice", "src/sampling/sampler.cc",
-        "  const float scale = 1.0f / params.temperature;\n", "  const float scale = 1.0f / (params.temperature * params.temperature);\n",
+        "  row.scale = 1.0f / params.temperature;\n", "  row.scale = 1.0f / (params.temperature * params.temperature);\n",
         ("sampling_test",)),
     Mutation(
         "tie-to-the-later", "of equal logits the later token comes first", "src/sampling/row_search.cc",
@@ -245,8 +245,8 @@ MUTATIONS = (
         ("paging_test", "property_test")),
     Mutation(
         "carried-dropped", "the carried feature is not in a saved request", "src/engine/kv_state.cc",
-        "  static_cast<void>(index);\n  archive(first, carried, waiting_taps, waiting_ids);",
-        "  static_cast<void>(index);\n  static_cast<void>(carried);\n  archive(first, waiting_taps, waiting_ids);",
+        "  archive(first, first_q_tokens, first_q_weights, carried, waiting_taps, waiting_ids);",
+        "  static_cast<void>(carried);\n  archive(first, first_q_tokens, first_q_weights, waiting_taps, waiting_ids);",
         ("session_test", "paging_test")),
     Mutation(
         "draft-kv-dropped", "the draft KV of a swapped request is not written back", "src/engine/kv_state.cc",
@@ -269,4 +269,25 @@ MUTATIONS = (
         "tree-not-closed", "a reranked tree takes a child without its parent", "src/spec/draft_tree.cc",
         "  nodes_.push_back({candidate.token, parent, above + own, depth});", "  nodes_.push_back({candidate.token, parent, own, depth});",
         ("spec_test",)),
+    Mutation(
+        "replacement-from-p", "the replacement of a rejected draft is drawn from p, not from what p has more than q", "src/sampling/rejection.cc",
+        "std::max(0.0, p.weights[i] / p_total - drafted[static_cast<size_t>(p.tokens[i])] / q_total));",
+        "(p.weights[i] / p_total + 0.0 * drafted[static_cast<size_t>(p.tokens[i])] / q_total));",
+        ("sampling_test", "rejection_test")),
+    Mutation(
+        "coin-shared-with-draft", "a sampled draft shares the target's noise", "src/sampling/draft.cc",
+        "Race race(Noise::ForDrafts(params.seed, position), 1);", "Race race(Noise(params.seed, position), 1);",
+        ("sampling_test", "rejection_test")),
+    Mutation(
+        "q-of-the-next-draft", "a draft is judged by the distribution of another one", ENGINE,
+        "tree.q.Row(row), request.sampling", "tree.q.Row(tree.q.size() - 1 - row), request.sampling",
+        ("rejection_test",)),
+    Mutation(
+        "fewer-sampled-drafts", "a request whose answer depends on its drafts drafts less where pages are missing", PAGING,
+        "(drafts ? DraftRows(WantedShape(sequence)) : 0);", "(drafts ? 0 * DraftRows(WantedShape(sequence)) : 0);",
+        ("rejection_test", "property_test")),
+    Mutation(
+        "newest-not-held-back", "a recomputed request goes on without the drafts of its next round", ENGINE,
+        "(sequence->holds_newest_back() ? 1 : 0)", "(sequence->holds_newest_back() ? 0 : 0)",
+        ("rejection_test", "property_test")),
 )

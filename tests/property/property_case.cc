@@ -93,6 +93,8 @@ SpeculationParams ChooseSpeculation(Chooser& choose, const PropertyCase& propert
   } else if (choose.OneIn(6)) {
     params.automatic = true;
     params.num_draft_tokens = choose.Between(1, 16);
+  } else if (choose.OneIn(4)) {
+    params.sampling = SpeculativeSampling::kRejection;
   }
   return params;
 }
@@ -210,10 +212,10 @@ std::string Describe(const PropertyCase& property) {
   for (const PlannedRequest& planned : property.requests) {
     const Request& request = planned.request;
     const SpeculationParams& speculation = request.speculation;
-    text += fmt::format("  prompt {}, max {}, min {}, {} {} drafts, top_k {}, depth {}{}, temperature {}{}, step {}, cancelled {}\n",
+    text += fmt::format("  prompt {}, max {}, min {}, {} {} drafts, top_k {}, depth {}{}, {}, temperature {}{}, step {}, cancelled {}\n",
                         request.prompt.size(), request.max_tokens, request.min_tokens, SpeculativeAlgorithmName(speculation.algorithm),
                         speculation.num_draft_tokens, speculation.top_k, speculation.depth, speculation.automatic ? ", automatic" : "",
-                        request.sampling.temperature, planned.constrained ? ", constrained" : "", planned.arrives, planned.cancelled);
+                        SpeculativeSamplingName(speculation.sampling), request.sampling.temperature, planned.constrained ? ", constrained" : "", planned.arrives, planned.cancelled);
   }
   return text;
 }

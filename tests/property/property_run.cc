@@ -103,11 +103,16 @@ class PropertyRun {
     return options;
   }
 
+  // Of plain decoding; where answers depend on drafts (SpeculativeSampling::kRejection), with these.
   void ComputeExpected() {
-    auto engine = MustCreate(PlainOptions());
+    EngineOptions options = PlainOptions();
+    options.draft = options_.draft;
+    options.draft_model = options_.draft_model;
+    options.draft_quantisation = options_.draft_quantisation;
+    auto engine = MustCreate(options);
     for (const PlannedRequest& planned : property_.requests) {
       Request request = RequestOf(planned);
-      request.speculation = {};
+      if (request.speculation.sampling == SpeculativeSampling::kCoupled) request.speculation = {};
       expected_.push_back(RunRequests(*engine, {request})[0]);
     }
   }
@@ -299,6 +304,7 @@ class PropertyRun {
     EXPECT_EQ(sum.emitted, answer.speculation.emitted);
     counts_.accepted[static_cast<size_t>(speculation.algorithm)] += sum.accepted;
     if (speculation.automatic) counts_.automatic_rounds += sum.rounds;
+    if (speculation.sampling == SpeculativeSampling::kRejection) counts_.rejection_rounds += sum.rounds;
   }
 
   const PropertyCase& property_;

@@ -23,6 +23,7 @@ struct PropertyCounts {
   int64_t checked_launches = 0;  // of traced runs
   int64_t other_branches = 0;    // rounds whose accepted drafts were not the first rows of their tree
   int64_t automatic_rounds = 0;
+  int64_t rejection_rounds = 0;
   std::array<int64_t, kNumSpeculativeAlgorithms> accepted{};
 };
 
