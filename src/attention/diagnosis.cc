@@ -17,18 +17,12 @@ int64_t TensorRows(const LaunchDump& launch) {
 }
 
 bool SameArray(const LaunchDump& a, const LaunchDump& b, string_view name) {
-  const auto same = [](const auto& x, const auto& y) { return !x.empty() && x == y; };
-  if (name == "qo_indptr") return same(a.qo_indptr, b.qo_indptr);
-  if (name == "kv_indptr") return same(a.kv_indptr, b.kv_indptr);
-  if (name == "kv_indices") return same(a.kv_indices, b.kv_indices);
-  if (name == "kv_len") return same(a.kv_len, b.kv_len);
-  if (name == "block_table") return same(a.block_table, b.block_table);
-  if (name == "out_slots") return same(a.out_slots, b.out_slots);
-  if (name == "positions") return same(a.positions, b.positions);
-  if (name == "tree_mask") return same(a.tree_mask, b.tree_mask);
-  if (name == "tree_cached") return same(a.tree_cached, b.tree_cached);
+  bool same = false;
+  const auto compare = [&](string_view array, const auto& x, const auto& y) { same |= array == name && !x.empty() && x == y; };
+  if (name != "tree_flags") ForEachArray(compare, a, b);  // flags of other launches are often equal
   if (name == "max_q_len") return a.view.max_q_len == b.view.max_q_len;
-  return name == "max_kv_len" && a.view.max_kv_len == b.view.max_kv_len;
+  if (name == "max_kv_len") return a.view.max_kv_len == b.view.max_kv_len;
+  return same;
 }
 
 // The arrays that a violated invariant compares; any of them may be the old one.

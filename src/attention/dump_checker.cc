@@ -77,12 +77,12 @@ void DumpChecker::AddFindings(const LaunchDump& dump, const Findings& findings) 
 
 void DumpChecker::NoteUnknownFields(const LaunchDump& dump) {
   for (const std::string& field : dump.unknown_fields) {
-    if (noted_.size() >= kMaxNotes || !noted_.insert(field.substr(0, 100)).second) continue;
+    if (noted_.size() >= kMaxNotes || !noted_.insert(field).second) continue;
     std::string hint;
     for (const OtherName& name : kOtherNames) {
       if (field == name.theirs) hint = fmt::format("; here it is called {}, see docs/check.md for its meaning and unit", name.ours);
     }
-    report_.notes.push_back(fmt::format("{}:{}: unknown field {}, not checked{}", name_, report_.lines, field.substr(0, 100), hint));
+    report_.notes.push_back(fmt::format("{}:{}: unknown field {}, not checked{}", name_, report_.lines, field, hint));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attention/launch_dump.h"
+#include "base/printable.h"
 #include "io/json.h"
 
 namespace haast::attention {
@@ -149,24 +150,22 @@ Status ReadLaunch(std::string_view line, const std::string& where, LaunchDump* d
                where);
   }
   object.Integer("format", 1, 1, 1);
-  dump->model = object.Text("model", "");
-  dump->mode = object.Text("mode", "launch");
+  dump->model = base::Label(object.Text("model", ""));
+  dump->mode = base::Label(object.Text("mode", "launch"));
   dump->view.mode = dump->mode.c_str();
   ReadLengths(object, dump);
   ReadNumbers(object, &dump->view);
   BlockTable(object, dump);
   LaunchView& view = dump->view;
-  view.kv_indices = Array(object, "kv_indices", &dump->kv_indices, &dump->narrowed);
-  view.out_slots = Array(object, "out_slots", &dump->out_slots, &dump->narrowed);
-  view.positions = Array(object, "positions", &dump->positions, &dump->narrowed);
-  view.tree_flags = Array(object, "tree_flags", &dump->tree_flags, &dump->narrowed);
-  view.tree_cached = Array(object, "tree_cached", &dump->tree_cached, &dump->narrowed);
-  view.tree_mask = Array(object, "tree_mask", &dump->tree_mask, &dump->narrowed);
+  const auto read = [&](const char* key, auto& seen, auto& values) {
+    if (!seen.present() && values.empty()) seen = Array(object, key, &values, &dump->narrowed);
+  };
+  ForEachArray(read, view, *dump);
   view.page_owner = Array(object, "page_owner", &dump->page_owner, &dump->narrowed);
   view.sequence_owner = Array(object, "sequence_owner", &dump->sequence_owner, &dump->narrowed);
   for (const auto& member : object.members()) {
     const auto known = [&](const char* field) { return member.key == field; };
-    if (std::none_of(std::begin(kFields), std::end(kFields), known)) dump->unknown_fields.emplace_back(member.key);
+    if (std::none_of(std::begin(kFields), std::end(kFields), known)) dump->unknown_fields.push_back(base::Label(member.key));
   }
   return object.status();
 }

@@ -46,17 +46,8 @@ LaunchView ViewOf(const ForwardMetadata& m, const LaunchShape& shape) {
   view.padded_sequences = m.padded_sequences;
   view.page_size = m.page_size;
   view.unused_page = -1;
-  view.qo_indptr = m.qo_indptr;
-  view.kv_indptr = m.kv_indptr;
-  view.kv_indices = m.kv_indices;
-  view.block_table = m.block_table;
   view.block_table_stride = m.block_table_stride;
-  view.kv_len = m.kv_len;
-  view.out_slots = m.out_slots;
-  view.positions = m.positions;
-  view.tree_flags = m.tree_flags;
-  view.tree_cached = m.tree_cached;
-  view.tree_mask = m.tree_mask;
+  ForEachArray([](const char*, auto& seen, const auto& values) { seen = values; }, view, m);
   if (!shape.page_owner.empty()) {
     view.page_owner = shape.page_owner;
     view.sequence_owner = shape.sequence_owner;

@@ -28,17 +28,8 @@ void WriteLaunch(const char* model, const ForwardMetadata& m, const LaunchShape&
   AppendNumber("unused_page", -1, out);
   AppendNumber("max_q_len", m.max_q_len, out);
   AppendNumber("max_kv_len", m.max_kv_len, out);
-  Append("qo_indptr", m.qo_indptr, out);
-  Append("kv_indptr", m.kv_indptr, out);
-  Append("kv_len", m.kv_len, out);
-  Append("positions", m.positions, out);
-  Append("out_slots", m.out_slots, out);
   AppendNumber("block_table_stride", m.block_table_stride, out);
-  Append("block_table", m.block_table, out);
-  Append("kv_indices", m.kv_indices, out);
-  Append("tree_flags", m.tree_flags, out);
-  Append("tree_cached", m.tree_cached, out);
-  Append("tree_mask", m.tree_mask, out);
+  ForEachArray([&](const char* key, const auto& values) { Append(key, values, out); }, m);
   if (!shape.page_owner.empty()) {
     Append("page_owner", shape.page_owner, out);
     Append("sequence_owner", shape.sequence_owner, out);

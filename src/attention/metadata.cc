@@ -33,16 +33,7 @@ const char* ForwardModeName(ForwardMode mode) {
 }
 
 void ForwardMetadata::Clear() {
-  ClearVector(&qo_indptr);
-  ClearVector(&kv_indptr);
-  ClearVector(&kv_indices);
-  ClearVector(&block_table);
-  ClearVector(&kv_len);
-  ClearVector(&out_slots);
-  ClearVector(&positions);
-  ClearVector(&tree_flags);
-  ClearVector(&tree_cached);
-  ClearVector(&tree_mask);
+  ForEachArray([](const char*, auto& values) { ClearVector(&values); }, *this);
   qo_indptr.push_back(0);
   kv_indptr.push_back(0);
   mode = ForwardMode::kIdle;

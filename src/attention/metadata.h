@@ -46,6 +46,22 @@ struct ForwardMetadata {
   void Clear();
 };
 
+// Calls fn(name, array...) for every array of a launch, with the array of that name of each of `launches`: ForwardMetadata, and whatever
+// else has members of these names. The one list of them for all that clear, compare, view, write and read launches.
+template <typename Fn, typename... Launches>
+void ForEachArray(Fn&& fn, Launches&... launches) {
+  fn("qo_indptr", launches.qo_indptr...);
+  fn("kv_indptr", launches.kv_indptr...);
+  fn("kv_indices", launches.kv_indices...);
+  fn("block_table", launches.block_table...);
+  fn("kv_len", launches.kv_len...);
+  fn("out_slots", launches.out_slots...);
+  fn("positions", launches.positions...);
+  fn("tree_flags", launches.tree_flags...);
+  fn("tree_cached", launches.tree_cached...);
+  fn("tree_mask", launches.tree_mask...);
+}
+
 // The launch without its dummies, as an eager launch of the same sequences has it. `metadata` must have passed its check.
 ForwardMetadata WithoutPadding(const ForwardMetadata& metadata);
 

@@ -42,17 +42,13 @@ Status CompareMetadata(const ForwardMetadata& expected, const ForwardMetadata& a
       CompareScalar("mode", std::string_view(ForwardModeName(expected.mode)), std::string_view(ForwardModeName(actual.mode))));
   HAAST_RETURN_IF_ERROR(CompareScalar("page_size", expected.page_size, actual.page_size));
   HAAST_RETURN_IF_ERROR(CompareScalar("padded_sequences", expected.padded_sequences, actual.padded_sequences));
-  HAAST_RETURN_IF_ERROR(CompareArray("qo_indptr", expected.qo_indptr, actual.qo_indptr));
-  HAAST_RETURN_IF_ERROR(CompareArray("kv_indptr", expected.kv_indptr, actual.kv_indptr));
-  HAAST_RETURN_IF_ERROR(CompareArray("kv_indices", expected.kv_indices, actual.kv_indices));
   HAAST_RETURN_IF_ERROR(CompareScalar("block_table_stride", expected.block_table_stride, actual.block_table_stride));
-  HAAST_RETURN_IF_ERROR(CompareArray("block_table", expected.block_table, actual.block_table));
-  HAAST_RETURN_IF_ERROR(CompareArray("kv_len", expected.kv_len, actual.kv_len));
-  HAAST_RETURN_IF_ERROR(CompareArray("out_slots", expected.out_slots, actual.out_slots));
-  HAAST_RETURN_IF_ERROR(CompareArray("positions", expected.positions, actual.positions));
-  HAAST_RETURN_IF_ERROR(CompareArray("tree_flags", expected.tree_flags, actual.tree_flags));
-  HAAST_RETURN_IF_ERROR(CompareArray("tree_cached", expected.tree_cached, actual.tree_cached));
-  HAAST_RETURN_IF_ERROR(CompareArray("tree_mask", expected.tree_mask, actual.tree_mask));
+  Status same;
+  const auto compare = [&](const char* name, const auto& theirs, const auto& ours) {
+    if (same) same = CompareArray(name, theirs, ours);
+  };
+  ForEachArray(compare, expected, actual);
+  HAAST_RETURN_IF_ERROR(same);
   HAAST_RETURN_IF_ERROR(CompareScalar("max_q_len", expected.max_q_len, actual.max_q_len));
   return CompareScalar("max_kv_len", expected.max_kv_len, actual.max_kv_len);
 }
