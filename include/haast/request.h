@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "haast/constraint.h"
+#include "haast/limits.h"
 
 namespace haast {
 
@@ -58,9 +59,6 @@ enum class SpeculativeSampling {
 };
 inline constexpr int kNumSpeculativeSamplings = 2;
 const char* SpeculativeSamplingName(SpeculativeSampling sampling);  // "coupled", "rejection"
-
-// Most drafts of a round: with the root 64 rows, one word of the tree mask.
-inline constexpr int kMaxDraftTokens = 63;
 
 // A round drafts a chain, or with top_k > 1 a tree: `depth` levels are expanded, `top_k` nodes of each, and the best
 // `num_draft_tokens` nodes are verified (EAGLE-2, Li et al. 2024). What is generated never depends on any of it, unless `sampling` is

@@ -36,8 +36,6 @@ const char* SpeculativeSamplingName(SpeculativeSampling sampling) {
 namespace engine {
 namespace {
 
-constexpr int kMaxTopK = 16;
-constexpr int kMaxDepth = 16;
 constexpr int kTreeDepth = 5;  // of a tree whose depth is left open
 
 }  // namespace
@@ -80,8 +78,8 @@ spec::TreeShape ShapeOf(const SpeculationParams& params) {
 
 Status CheckSpeculation(const SpeculationParams& params) {
   HAAST_RETURN_IF_ERROR(CheckRange("num_draft_tokens (drafts, the root excluded)", params.num_draft_tokens, 1, kMaxDraftTokens));
-  HAAST_RETURN_IF_ERROR(CheckRange("top_k", params.top_k, 1, kMaxTopK));
-  HAAST_RETURN_IF_ERROR(CheckRange("depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxDepth));
+  HAAST_RETURN_IF_ERROR(CheckRange("top_k", params.top_k, 1, kMaxDraftTopK));
+  HAAST_RETURN_IF_ERROR(CheckRange("depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxTreeDepth));
   if (params.automatic && (params.top_k != 1 || params.num_draft_tokens > spec::kMaxPlannedDepth)) {
     return Err(ErrorCode::kInvalidArgument, "automatic speculation drafts chains of at most {}: top_k = {}, num_draft_tokens = {}",
                spec::kMaxPlannedDepth, params.top_k, params.num_draft_tokens);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/check.h"
 #include "base/format.h"
+#include "base/printable.h"
 #include "engine/check_range.h"
 #include "exec/ops_choice.h"
 #include "kv/kv_cache.h"
@@ -28,20 +30,18 @@ Status CheckPool(const io::ModelConfig& config, const EngineOptions& options) {
 }
 
 Status ResolveOptions(const io::ModelConfig& config, EngineOptions* options) {
-  HAAST_RETURN_IF_ERROR(CheckRange("threads", options->threads, 0, 1024));
-  HAAST_RETURN_IF_ERROR(CheckRange("page_size", options->page_size, 1, 1024));
-  HAAST_RETURN_IF_ERROR(CheckRange("max_batch", options->max_batch, 1, 1024));
-  HAAST_RETURN_IF_ERROR(CheckRange("prefill_chunk", options->prefill_chunk, 1, 65536));
+  HAAST_RETURN_IF_ERROR(CheckRange("threads", options->threads, 0, kMaxThreads));
+  HAAST_RETURN_IF_ERROR(CheckRange("page_size", options->page_size, 1, kMaxPageSize));
+  HAAST_RETURN_IF_ERROR(CheckRange("max_batch", options->max_batch, 1, kMaxBatch));
+  HAAST_RETURN_IF_ERROR(CheckRange("prefill_chunk", options->prefill_chunk, 1, kMaxPrefillChunk));
   HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("max_context", options->max_context, 0, config.max_context));
   HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("swap_bytes", options->swap_bytes, 0, std::numeric_limits<int64_t>::max()));
-  HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("kv_tokens", options->kv_tokens, 0, int64_t{1} << 31));
+  HAAST_RETURN_IF_ERROR(CheckRange<int64_t>("kv_tokens", options->kv_tokens, 0, kMaxKvTokens));
   HAAST_RETURN_IF_ERROR(CheckRange("acceptance_floor", options->acceptance_floor, 0.0, 1.0));
   if (options->threads == 0) options->threads = base::UsableCpus();
   if (options->max_context == 0) options->max_context = config.max_context;
   if (options->kv_tokens == 0) options->kv_tokens = std::max(options->max_context, kSmallestPool);
-  if (PoolPages(*options) * options->page_size >= (int64_t{1} << 31)) {
-    return Err(ErrorCode::kInvalidArgument, "kv_tokens = {}: more than 2^31 - 1 token slots; use a smaller pool", options->kv_tokens);
-  }
+  HAAST_CHECK(PoolPages(*options) * options->page_size < (int64_t{1} << 31)) << "kv_tokens = " << options->kv_tokens;
   return {};
 }
 
@@ -90,7 +90,7 @@ Status CheckDraftModelFits(const io::ModelFile& draft, const io::ModelFile& targ
     if (ours[id] != theirs[id]) {
       return Err(ErrorCode::kUnsupported,
                  "{}: the draft model does not fit the model: token {} is '{}' in the model, '{}' in the draft model", draft.path(), id,
-                 ours[id], theirs[id]);
+                 base::Label(ours[id]), base::Label(theirs[id]));
     }
   }
   return {};
@@ -114,7 +114,7 @@ Status LoadDraftModel(const EngineOptions& options, LoadedModels* models) {
 }  // namespace
 
 Status CheckHeadFits(const io::ModelFile& head, const io::ModelConfig& target) {
-  return head.config().architecture == "eagle" ? model::CheckEagle1Fits(head, target) : model::CheckEagle3Fits(head, target);
+  return head.config().architecture == "eagle" ? model::Eagle1Head::CheckFits(head, target) : model::Eagle3Head::CheckFits(head, target);
 }
 
 Result<LoadedModels> LoadModels(EngineOptions* options) {
@@ -128,7 +128,7 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
   const io::ModelConfig& config = models.target_file->config();
   HAAST_RETURN_IF_ERROR(ResolveOptions(config, options));
   HAAST_RETURN_IF_ERROR(CheckPool(config, *options));
-  models.pool = std::make_unique<base::ThreadPool>(options->threads);
+  HAAST_ASSIGN_OR_RETURN(models.pool, base::ThreadPool::Create(options->threads));
 
   model::LlamaOptions llama;
   llama.max_context = options->max_context;

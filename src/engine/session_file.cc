@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/format.h"
+#include "base/printable.h"
 #include "engine/archive.h"
 
 namespace haast::engine {
@@ -119,7 +120,7 @@ Status CheckOrigin(const SessionOrigin& saved, const SessionOrigin& here, const 
   const auto differs = [&](const char* what, const auto& theirs, const auto& ours) -> Status {
     if (theirs == ours) return {};
     return Err(ErrorCode::kInvalidFile, "{}: saved with another {}: {}, here it is {}; the answer would not be the same", path, what,
-               theirs, ours);
+               base::Label(fmt::to_string(theirs)), ours);
   };
   HAAST_RETURN_IF_ERROR(differs("build of haast", saved.build, here.build));
   HAAST_RETURN_IF_ERROR(differs("instruction set or backend", saved.kernels, here.kernels));

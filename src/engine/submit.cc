@@ -14,12 +14,6 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
 }
 
 namespace engine {
-namespace {
-
-constexpr int kMaxLogprobs = 20;
-
-}  // namespace
-
 Status EngineImpl::CheckRequest(const Request& request) const {
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t vocab = models_.target_info.vocab_size;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "haast/limits.h"
 #include "haast/result.h"
 #include "io/model_config.h"
 
@@ -16,14 +17,11 @@ inline constexpr int64_t kMaxVocabulary = 1 << 24;
 inline constexpr int64_t kMaxLayers = 1 << 12;
 inline constexpr int64_t kMaxHeads = 1 << 12;
 inline constexpr int64_t kMaxHeadDim = 1 << 12;
-inline constexpr int64_t kMaxContext = int64_t{1} << 30;
 
-// A number from a file as fp32; beyond fp32 it becomes infinite, which CheckConfig refuses.
-inline float AsFloat(double value) {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  return value > kMost    ? std::numeric_limits<float>::infinity()
-         : value < -kMost ? -std::numeric_limits<float>::infinity()
-                          : static_cast<float>(value);
+// Above 0 and within fp32, and how messages say so.
+inline constexpr char kPositiveFloat[] = "a number above 0 and at most 3.4e38";
+inline bool IsPositiveFloat(double number) {
+  return number > 0.0 && number <= double{std::numeric_limits<float>::max()} && static_cast<float>(number) > 0.0f;
 }
 
 // Relations between settings that were each within bounds: heads and kv heads, even head_dim, finite positive eps and

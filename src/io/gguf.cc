@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "io/byte_reader.h"
 
 namespace haast::io {
@@ -111,7 +112,8 @@ class GgufReader {
     if (!reader_.ok()) return CutShort("key");
     HAAST_RETURN_IF_ERROR(CheckName(key));
     HAAST_ASSIGN_OR_RETURN(const GgufValue value, ReadValue(key, type));
-    if (!metadata->Add(key, value)) return Err(ErrorCode::kInvalidFile, "{}: expected keys of different names, got two of {}", path_, key);
+    if (!metadata->Add(key, value))
+      return Err(ErrorCode::kInvalidFile, "{}: expected keys of different names, got two of {}", path_, base::Label(key));
     return {};
   }
 
@@ -138,14 +140,14 @@ class GgufReader {
   }
 
   tl::unexpected<Error> UnknownType(std::string_view key, uint32_t type) const {
-    return Err(ErrorCode::kInvalidFile, "{}: key {}: expected a value type from 0 to 12, got {}", path_, key, type);
+    return Err(ErrorCode::kInvalidFile, "{}: key {}: expected a value type from 0 to 12, got {}", path_, base::Label(key), type);
   }
 
   Status SkipArray(std::string_view key, uint32_t element, uint64_t count, int nesting) {
     if (!reader_.ok()) return CutShort("array");
     if (!IsKnown(element)) return UnknownType(key, element);
     if (nesting > kMaxArrayNesting)
-      return Err(ErrorCode::kUnsupported, "{}: key {}: expected arrays nested {} deep at most", path_, key, kMaxArrayNesting);
+      return Err(ErrorCode::kUnsupported, "{}: key {}: expected arrays nested {} deep at most", path_, base::Label(key), kMaxArrayNesting);
     const uint64_t width = WidthOf(element);
     const uint64_t least = width > 0 ? width : sizeof(uint64_t);  // of a string or array: its length
     if (count > reader_.remaining() / least) {
@@ -184,8 +186,8 @@ class GgufReader {
     HAAST_RETURN_IF_ERROR(CheckName(name));
     tensor.name = name;
     if (rank > tensor.view.shape.size()) {
-      return Err(ErrorCode::kUnsupported, "{}: tensor {}: expected at most {} dimensions, got {}", path_, name, tensor.view.shape.size(),
-                 rank);
+      return Err(ErrorCode::kUnsupported, "{}: tensor {}: expected at most {} dimensions, got {}", path_, base::Label(name),
+                 tensor.view.shape.size(), rank);
     }
     std::array<int64_t, 4> shape{};  // stored with the contiguous dimension first
     for (uint32_t i = 0; i < rank; ++i) {
@@ -202,8 +204,8 @@ class GgufReader {
                  name, TensorTypeName(type));
     }
     if (tensor.begin % alignment != 0) {
-      return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected an offset that is a multiple of {}, got {}", path_, name, alignment,
-                 tensor.begin);
+      return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected an offset that is a multiple of {}, got {}", path_, base::Label(name),
+                 alignment, tensor.begin);
     }
     HAAST_RETURN_IF_ERROR(SetShape(&tensor, std::span(shape).first(rank), *dtype, path_));
     tensors->push_back(std::move(tensor));

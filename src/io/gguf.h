@@ -36,6 +36,7 @@ class GgufMetadata {
   // Any integer type, within [low, high]. An array counts where all its elements are equal (settings by layer).
   int64_t Integer(std::string_view key, int64_t absent, int64_t low, int64_t high) const;
   double Number(std::string_view key, double absent) const;
+  float Positive(std::string_view key, float absent) const;  // above 0, and fp32 holds it
   bool Boolean(std::string_view key, bool absent) const;
   std::string Text(std::string_view key, std::string absent) const;
   // Arrays; empty where absent.

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "io/byte_reader.h"
+#include "io/config_check.h"
 #include "io/gguf.h"
 
 namespace haast::io {
@@ -80,6 +81,13 @@ double GgufMetadata::Number(std::string_view key, double absent) const {
   if (value.type == GgufType::kF64) return reader.Number<double>();
   if (const auto whole = WholeNumber(value.type, value.bytes)) return static_cast<double>(*whole);
   Fail(key, "a number", Describe(value));
+  return absent;
+}
+
+float GgufMetadata::Positive(std::string_view key, float absent) const {
+  const double number = Number(key, absent);
+  if (IsPositiveFloat(number)) return static_cast<float>(number);
+  Fail(key, kPositiveFloat, fmt::format("{}", number));
   return absent;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "io/config_check.h"
 
 namespace haast::io {
@@ -19,24 +20,30 @@ Status CheckServed(const GgufMetadata& keys) {
   const std::string architecture = keys.Text("general.architecture", "");
   HAAST_RETURN_IF_ERROR(keys.status());
   if (architecture != "llama") {
-    return Err(ErrorCode::kUnsupported, "{}: general.architecture: expected llama, got \"{}\"", keys.path(), architecture);
+    return Err(ErrorCode::kUnsupported, "{}: general.architecture: expected llama, got \"{}\"", keys.path(), base::Label(architecture));
   }
   const auto refuse = [&](const char* key, int64_t got) {
     return Err(ErrorCode::kUnsupported, "{}: key {}: expected 0 (a dense model), got {}", keys.path(), key, got);
   };
   const int64_t experts = keys.Integer("llama.expert_count", 0, 0, 1 << 20);
   if (experts != 0) return refuse("llama.expert_count", experts);
+  const int64_t context = keys.Integer("llama.context_length", kMaxContext, 1, kMaxContext);
+  const int64_t window = keys.Integer("llama.attention.sliding_window", 0, 0, kMaxContext);
+  if (window != 0 && window < context) {
+    keys.Fail("llama.attention.sliding_window", fmt::format("0 or at least the context of {} (full attention)", context),
+              std::to_string(window), ErrorCode::kUnsupported);
+  }
   return keys.status();
 }
 
 void ReadRopeScaling(const GgufMetadata& keys, RopeScaling* scaling) {
-  const double old_factor = keys.Number("llama.rope.scale_linear", 1.0);
-  const std::string type = keys.Text("llama.rope.scaling.type", old_factor == 1.0 ? "none" : "linear");
+  const float old_factor = keys.Positive("llama.rope.scale_linear", 1.0f);
+  const std::string type = keys.Text("llama.rope.scaling.type", old_factor == 1.0f ? "none" : "linear");
   if (type == "linear") {
     scaling->kind = RopeScaling::Kind::kLinear;
-    scaling->factor = AsFloat(keys.Number("llama.rope.scaling.factor", old_factor));
+    scaling->factor = keys.Positive("llama.rope.scaling.factor", old_factor);
   } else if (type != "none") {
-    keys.Fail("llama.rope.scaling.type", "none or linear", "\"" + type + "\"", ErrorCode::kUnsupported);
+    keys.Fail("llama.rope.scaling.type", "none or linear", fmt::format("\"{}\"", base::Label(type)), ErrorCode::kUnsupported);
   }
 }
 
@@ -95,8 +102,8 @@ Result<ModelConfig> ConfigOf(const GgufFile& file) {
   config.architecture = "llama";
   ReadSizes(keys, &config);
   ReadHeads(keys, &config);
-  config.rms_norm_eps = AsFloat(keys.Number("llama.attention.layer_norm_rms_epsilon", 1e-5));
-  config.rope_theta = AsFloat(keys.Number("llama.rope.freq_base", 10000.0));
+  config.rms_norm_eps = keys.Positive("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  config.rope_theta = keys.Positive("llama.rope.freq_base", 10000.0f);
   config.rope_interleaved = true;
   ReadRopeScaling(keys, &config.rope_scaling);
   HAAST_RETURN_IF_ERROR(keys.status());

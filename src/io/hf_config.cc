@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "io/config_check.h"
 
 namespace haast::io {
@@ -11,6 +12,8 @@ namespace {
 
 constexpr char kServed[] =
     "LlamaForCausalLM, or an EAGLE-3 head (LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM, Eagle3Speculator, Eagle3DraftModel)";
+
+constexpr int64_t kDefaultContext = 2048;  // transformers' own
 
 enum class Kind { kTarget, kHead, kSpeculators, kOther };
 
@@ -28,6 +31,16 @@ Kind KindOf(const JsonObject& root, const std::string& architecture) {
   return root.Has("draft_vocab_size") || root.Has("eagle_config") ? Kind::kHead : Kind::kTarget;
 }
 
+// A window that no sequence can outgrow, or that the config itself turns off, is full attention.
+void CheckWindow(const JsonObject& layers) {
+  const bool used = layers.Boolean("use_sliding_window", true);
+  const int64_t window = layers.Integer("sliding_window", 0, 0, kMaxContext);
+  const int64_t context = layers.Integer("max_position_embeddings", kDefaultContext, 1, kMaxContext);
+  if (!used || window == 0 || window >= context) return;
+  layers.Fail("sliding_window", fmt::format("null, or at least the context of {}: only full attention is served", context),
+              std::to_string(window), ErrorCode::kUnsupported);
+}
+
 // Settings of the layers that change the mathematics: present with another value than the one served is a refusal.
 void RefuseUnserved(const JsonObject& layers) {
   const auto refuse = [&](const char* key, const std::string& expected) {
@@ -38,19 +51,19 @@ void RefuseUnserved(const JsonObject& layers) {
   if (layers.Has("quantization_config")) refuse("quantization_config", "none (a folder of F32, F16 or BF16; quantise it into a GGUF)");
   if (layers.Number("partial_rotary_factor", 1.0) != 1.0) refuse("partial_rotary_factor", "1");
   if (layers.Number("logit_scale", 1.0) != 1.0) refuse("logit_scale", "1");
-  if (layers.Boolean("use_sliding_window", false)) refuse("use_sliding_window", "false");
+  CheckWindow(layers);
   for (const std::string& type : layers.Texts("layer_types")) {
-    if (type != "full_attention") layers.Fail("layer_types", "full_attention only", type, ErrorCode::kUnsupported);
+    if (type != "full_attention") layers.Fail("layer_types", "full_attention only", base::Label(type), ErrorCode::kUnsupported);
   }
 }
 
 // New transformers keep everything in rope_parameters, older ones the base beside rope_scaling, whose type was once "type".
 void ReadRope(const JsonObject& layers, ModelConfig* config) {
-  config->rope_theta = AsFloat(layers.Number("rope_theta", 10000.0));
+  config->rope_theta = layers.Positive("rope_theta", 10000.0f);
   const bool parameters = layers.Has("rope_parameters");
   const auto rope = layers.Object(parameters ? "rope_parameters" : "rope_scaling");
   if (!rope) return;
-  config->rope_theta = AsFloat(rope->Number("rope_theta", config->rope_theta));
+  config->rope_theta = rope->Positive("rope_theta", config->rope_theta);
   if (rope->Number("partial_rotary_factor", 1.0) != 1.0) {
     rope->Fail("partial_rotary_factor", "1", Describe(*rope->Find("partial_rotary_factor")), ErrorCode::kUnsupported);
   }
@@ -58,17 +71,17 @@ void ReadRope(const JsonObject& layers, ModelConfig* config) {
   if (type == "default") return;
   RopeScaling& scaling = config->rope_scaling;
   rope->Require("factor");
-  scaling.factor = AsFloat(rope->Number("factor", 1.0));
+  scaling.factor = rope->Positive("factor", 1.0f);
   if (type == "linear") {
     scaling.kind = RopeScaling::Kind::kLinear;
   } else if (type == "llama3") {
     scaling.kind = RopeScaling::Kind::kLlama3;
     for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) rope->Require(key);
-    scaling.low_freq_factor = AsFloat(rope->Number("low_freq_factor", 1.0));
-    scaling.high_freq_factor = AsFloat(rope->Number("high_freq_factor", 4.0));
+    scaling.low_freq_factor = rope->Positive("low_freq_factor", 1.0f);
+    scaling.high_freq_factor = rope->Positive("high_freq_factor", 4.0f);
     scaling.original_context = rope->Integer("original_max_position_embeddings", 8192, 1, kMaxContext);
   } else {
-    rope->Fail("rope_type", "default, linear or llama3", "\"" + type + "\"", ErrorCode::kUnsupported);
+    rope->Fail("rope_type", "default, linear or llama3", fmt::format("\"{}\"", base::Label(type)), ErrorCode::kUnsupported);
   }
 }
 
@@ -81,7 +94,7 @@ void ReadSizes(const JsonObject& layers, ModelConfig* config) {
   config->num_heads = static_cast<int>(layers.Integer("num_attention_heads", 0, 1, kMaxHeads));
   config->num_kv_heads = static_cast<int>(layers.Integer("num_key_value_heads", config->num_heads, 1, kMaxHeads));
   config->vocab_size = layers.Integer("vocab_size", 0, 1, kMaxVocabulary);
-  config->max_context = layers.Integer("max_position_embeddings", 2048, 1, kMaxContext);
+  config->max_context = layers.Integer("max_position_embeddings", kDefaultContext, 1, kMaxContext);
   const int64_t heads = std::max(config->num_heads, 1);
   if (!layers.Has("head_dim") && config->hidden_size % heads != 0) {
     layers.Fail("hidden_size", fmt::format("a multiple of the {} heads, or a head_dim", heads), std::to_string(config->hidden_size));
@@ -94,7 +107,7 @@ void ReadLayers(const JsonObject& layers, ModelConfig* config) {
   RefuseUnserved(layers);
   ReadSizes(layers, config);
   ReadRope(layers, config);
-  config->rms_norm_eps = AsFloat(layers.Number("rms_norm_eps", 1e-6));
+  config->rms_norm_eps = layers.Positive("rms_norm_eps", 1e-6f);
   config->attention_bias = layers.Boolean("attention_bias", false) || layers.Boolean("qkv_bias", false);
   config->mlp_bias = layers.Boolean("mlp_bias", false);
 }
@@ -118,8 +131,8 @@ Result<ModelConfig> ParseHfConfig(std::string_view json, const std::string& path
   const Kind kind = KindOf(root, architecture);
   HAAST_RETURN_IF_ERROR(root.status());
   if (kind == Kind::kOther) {
-    return Err(ErrorCode::kUnsupported, "{}: architectures: expected {}, got \"{}\" {}", path, kServed, architecture,
-               root.Text("speculators_model_type", ""));
+    return Err(ErrorCode::kUnsupported, "{}: architectures: expected {}, got \"{}\" {}", path, kServed, base::Label(architecture),
+               base::Label(root.Text("speculators_model_type", "")));
   }
   ModelConfig config;
   config.architecture = kind == Kind::kTarget ? "llama" : "eagle3";

@@ -146,10 +146,16 @@ const RefusedCase kTargets[] = {
     {"attention too wide", Llama(R"("head_dim": 4096, "num_attention_heads": 4095)"), kInvalid, {"heads * head_dim", "4095 * 4096"}},
     {"vocabulary huge", Llama(R"("vocab_size": 1073741824)"), kInvalid, {"vocab_size"}},
     {"context negative", Llama(R"("max_position_embeddings": -1)"), kInvalid, {"max_position_embeddings", "got -1"}},
-    {"eps zero", Llama(R"("rms_norm_eps": 0)"), kInvalid, {"epsilon"}},
-    {"eps negative", Llama(R"("rms_norm_eps": -1e-5)"), kInvalid, {"epsilon"}},
-    {"theta negative", Llama(R"("rope_theta": -1)"), kInvalid, {"rope base", "-1"}},
-    {"theta huge", Llama(R"("rope_theta": 1e300)"), kInvalid, {"rope base", "inf"}},
+    {"eps zero", Llama(R"("rms_norm_eps": 0)"), kInvalid, {"rms_norm_eps", "above 0"}},
+    {"eps negative", Llama(R"("rms_norm_eps": -1e-5)"), kInvalid, {"rms_norm_eps", "above 0"}},
+    {"theta negative", Llama(R"("rope_theta": -1)"), kInvalid, {"rope_theta", "above 0 and at most 3.4e38", "got -1"}},
+    {"theta zero", Llama(R"("rope_theta": 0)"), kInvalid, {"rope_theta", "got 0"}},
+    {"theta huge", Llama(R"("rope_theta": 1e308)"), kInvalid, {"rope_theta", "at most 3.4e38", "got 1e"}},
+    {"theta too small", Llama(R"("rope_theta": 1e-300)"), kInvalid, {"rope_theta", "above 0", "got 1e-300"}},
+    {"theta negative and huge", Llama(R"("rope_parameters": {"rope_theta": -1e308})"), kInvalid, {"rope_parameters.rope_theta", "got -1e"}},
+    {"eps of one", Llama(R"("rms_norm_eps": 1)"), kInvalid, {"epsilon", "got 1"}},
+    {"window", Llama(R"("sliding_window": 4096)"), kUnsupported, {"sliding_window", "at least the context of 8192", "got 4096"}},
+    {"long type", Llama(R"("layer_types": [")" + std::string(5000, 'x') + "\"]"), kUnsupported, {"layer_types", "xxx…"}},
     {"theta list", Llama(R"("rope_theta": [1])"), kInvalid, {"rope_theta", "a list"}},
     {"tied text", Llama(R"("tie_word_embeddings": "yes")"), kInvalid, {"tie_word_embeddings", "true or false"}},
     {"activation", Llama(R"("hidden_act": "gelu")"), kUnsupported, {"hidden_act", "silu", "gelu"}},
@@ -161,7 +167,10 @@ const RefusedCase kTargets[] = {
      {"rope_parameters.partial_rotary_factor"}},
     {"yarn", Llama(R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0})"), kUnsupported, {"rope_scaling.rope_type", "llama3", "yarn"}},
     {"scaling without factor", Llama(R"("rope_scaling": {"rope_type": "linear"})"), kInvalid, {"rope_scaling.factor", "no such key"}},
-    {"factor zero", Llama(R"("rope_scaling": {"rope_type": "linear", "factor": 0})"), kInvalid, {"scaling factor"}},
+    {"factor zero",
+     Llama(R"("rope_scaling": {"rope_type": "linear", "factor": 0})"),
+     kInvalid,
+     {"rope_scaling.factor", "above 0", "got 0"}},
     {"llama3 without band", Llama(R"("rope_scaling": {"rope_type": "llama3", "factor": 8})"), kInvalid, {"rope_scaling.low_freq_factor"}},
     {"llama3 band empty",
      Llama(
@@ -204,8 +213,23 @@ TEST(HfConfig, MalformedJson) {
   for (const char* text : {"", "{", "[]", "1", "{\"a\":}", "{\"a\":1}x", "\xff", "{\"hidden_size\": 99999999999999999999}", "NaN"}) {
     EXPECT_ERROR(ParseHfConfig(text, kPath), kInvalid, kPath, "JSON");
   }
+  EXPECT_ERROR(Parse(Llama(R"("rope_theta": Infinity)")), kInvalid, kPath, "JSON has no NaN and no Infinity");
   const std::string deep = std::string(1000, '[') + std::string(1000, ']');
   EXPECT_ERROR(ParseHfConfig("{\"a\":" + deep + "}", kPath), kInvalid, "64 levels");
+}
+
+TEST(HfConfig, AByteOrderMarkIsSkipped) {
+  const auto config = Parse("\xEF\xBB\xBF" + Llama());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->hidden_size, 576);
+}
+
+// A window that bites nowhere changes nothing.
+TEST(HfConfig, WindowsOfTheWholeContextAreFullAttention) {
+  for (const char* window : {R"("sliding_window": null)", R"("sliding_window": 8192)",
+                             R"("sliding_window": 512, "use_sliding_window": false)", R"("use_sliding_window": true)"}) {
+    EXPECT_TRUE(Parse(Llama(window))) << window;
+  }
 }
 
 TEST(HfConfig, ALaterKeyOfTheSameNameCounts) {

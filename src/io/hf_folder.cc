@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "io/hf_config.h"
 #include "io/hf_text.h"
 #include "io/model_parts.h"
@@ -21,7 +22,9 @@ Result<std::string> ReadText(const std::string& path) {
   if (file.bytes().size() > kMaxJson) {
     return Err(ErrorCode::kInvalidFile, "{}: expected at most {} bytes, got {}", path, kMaxJson, file.bytes().size());
   }
-  return std::string(file.bytes().begin(), file.bytes().end());
+  std::string text(base::WithoutByteOrderMark({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}));
+  if (text.empty()) return Err(ErrorCode::kInvalidFile, "{}: expected text, got an empty file: fetch it again", path);
+  return text;
 }
 
 // Empty where the file is missing.
@@ -48,7 +51,7 @@ Result<std::set<std::string>> ShardsOf(const JsonObject& index) {
     const bool plain = text && shard.find('/') == shard.npos && shard.find('\0') == shard.npos && shard.ends_with(".safetensors");
     if (!plain) {
       return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected the name of a .safetensors file in this folder, got {}", index.path(),
-                 member.key, Describe(member.value));
+                 base::Label(member.key), Describe(member.value));
     }
     shards.emplace(shard);
   }
@@ -61,8 +64,8 @@ Status CheckPromised(const JsonObject& index, const std::vector<RawTensor>& tens
   for (const RawTensor& tensor : tensors) names.insert(tensor.name);
   for (const auto& member : index.Object("weight_map")->members()) {
     if (!names.contains(member.key)) {
-      return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected it in {}, got no such tensor there", index.path(), member.key,
-                 Describe(member.value));
+      return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected it in {}, got no such tensor there", index.path(),
+                 base::Label(member.key), Describe(member.value));
     }
   }
   return {};
@@ -74,7 +77,7 @@ Status Align(RawTensor* tensor, ModelParts* parts) {
   const auto address = reinterpret_cast<uintptr_t>(view.data);
   if (address % static_cast<uintptr_t>(Info(view.dtype).block_bytes) == 0) return {};
   const size_t size = static_cast<size_t>(view.bytes());
-  HAAST_ASSIGN_OR_RETURN(Buffer copy, Buffer::Allocate(size, tensor->name.c_str()));
+  HAAST_ASSIGN_OR_RETURN(Buffer copy, Buffer::Allocate(size, base::Label(tensor->name).c_str()));
   std::memcpy(copy.data(), view.data, size);
   view.data = copy.data();
   parts->copies.push_back(std::move(copy));
@@ -142,7 +145,7 @@ Status Reconcile(const std::string& folder, ModelParts* parts) {
     if (config.eagle3 || tensor.name != "model.embed_tokens.weight") continue;
     if (!view.HasShape({config.vocab_size, config.hidden_size})) {
       return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected [{}, {}] (vocab_size, hidden_size of config.json), got {}", folder,
-                 tensor.name, config.vocab_size, config.hidden_size, view.ToString());
+                 base::Label(tensor.name), config.vocab_size, config.hidden_size, view.ToString());
     }
   }
   return {};

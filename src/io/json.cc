@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "base/printable.h"
+#include "io/config_check.h"
 
 namespace haast::io {
 
@@ -10,29 +12,29 @@ namespace dom = simdjson::dom;
 
 namespace {
 constexpr size_t kMaxNesting = 64;
-constexpr size_t kMaxQuote = 60;  // characters of a value that a message repeats
 }  // namespace
 
 std::string Describe(dom::element value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
-  std::string text = simdjson::minify(value);
-  if (text.size() > kMaxQuote) text = text.substr(0, kMaxQuote) + "...";
-  return text;
+  return base::Label(std::string(simdjson::minify(value)));
 }
 
 Result<JsonDocument> JsonDocument::Parse(std::string_view text, const std::string& path) {
   JsonDocument result;
   result.document_ = std::make_unique<JsonObject::Document>();
   result.document_->path = path;
+  text = base::WithoutByteOrderMark(text);
   dom::parser& parser = result.document_->parser;
   if (const auto error = parser.allocate(std::max(text.size(), size_t{1}), kMaxNesting)) {
     return Err(ErrorCode::kOutOfMemory, "{}: no memory to parse {} bytes of JSON: {}", path, text.size(), simdjson::error_message(error));
   }
   dom::object root;
   if (const auto error = parser.parse(text.data(), text.size()).get(root)) {
-    return Err(ErrorCode::kInvalidFile, "{}: expected a JSON object of at most {} levels, got {} bytes that are not: {}", path, kMaxNesting,
-               text.size(), simdjson::error_message(error));
+    // Python's writers do not keep to the format.
+    const bool python = text.find("NaN") != text.npos || text.find("Infinity") != text.npos;
+    return Err(ErrorCode::kInvalidFile, "{}: expected a JSON object of at most {} levels, got {} bytes that are not: {}{}", path,
+               kMaxNesting, text.size(), simdjson::error_message(error), python ? "; JSON has no NaN and no Infinity" : "");
   }
   return result;
 }
@@ -79,6 +81,13 @@ int64_t JsonObject::Integer(const char* key, int64_t absent, int64_t low, int64_
   int64_t result = absent;
   if (value) InRange(key, *value, low, high, &result);
   return result;
+}
+
+float JsonObject::Positive(const char* key, float absent) const {
+  const double number = Number(key, absent);
+  if (IsPositiveFloat(number)) return static_cast<float>(number);
+  if (const auto value = Find(key)) Fail(key, kPositiveFloat, Describe(*value));
+  return absent;
 }
 
 double JsonObject::Number(const char* key, double absent) const {

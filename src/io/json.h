@@ -23,6 +23,7 @@ class JsonObject {
   // Whole numbers within [low, high]. 8192.0 is whole.
   int64_t Integer(const char* key, int64_t absent, int64_t low, int64_t high) const;
   double Number(const char* key, double absent) const;
+  float Positive(const char* key, float absent) const;  // above 0, and fp32 holds it
   bool Boolean(const char* key, bool absent) const;
   std::string Text(const char* key, std::string absent) const;
   // A list of whole numbers, or one of them; empty where absent.

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "io/gguf.h"
 #include "io/model_parts.h"
 
@@ -36,7 +37,7 @@ Result<std::vector<NamedTensor>> Sorted(std::vector<RawTensor> raw, const std::s
   std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
   for (size_t i = 1; i < tensors.size(); ++i) {
     if (tensors[i].name == tensors[i - 1].name) {
-      return Err(ErrorCode::kInvalidFile, "{}: expected tensors of different names, got two of {}", path, tensors[i].name);
+      return Err(ErrorCode::kInvalidFile, "{}: expected tensors of different names, got two of {}", path, base::Label(tensors[i].name));
     }
   }
   return tensors;

@@ -303,6 +303,38 @@ TEST(ModelFile, FoldersWithoutReadableWeights) {
   EXPECT_ERROR(ModelFile::Open(dir.path()), ErrorCode::kNotFound, "pytorch_model.bin", "save the model as safetensors");
 }
 
+constexpr const char* kTextFiles[] = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                                      "chat_template.jinja"};
+
+TEST(ModelFile, AnEmptyTextFileIsNamed) {
+  for (const char* name : kTextFiles) {
+    TempDir dir;
+    WriteTinyFolder(TinyLlama{}, dir.path());
+    for (const char* text : {"", "\xEF\xBB\xBF"}) {
+      WriteFile(dir.Join(name), text);
+      EXPECT_ERROR(ModelFile::Open(dir.path()), kInvalid, dir.Join(name), "got an empty file");
+    }
+  }
+}
+
+TEST(ModelFile, AByteOrderMarkIsNoPartOfATextFile) {
+  TempDir dir;
+  TinyLlama model;
+  model.vocabulary = true;
+  WriteTinyFolder(model, dir.path());
+  WriteFile(dir.Join("chat_template.jinja"), "{{ messages }}");
+  const auto plain = ModelFile::Open(dir.path());
+  ASSERT_TRUE(plain) << plain.error().message;
+  for (const char* name : kTextFiles) {
+    if (std::filesystem::exists(dir.Join(name))) WriteFile(dir.Join(name), "\xEF\xBB\xBF" + ReadFile(dir.Join(name)));
+  }
+  const auto marked = ModelFile::Open(dir.path());
+  ASSERT_TRUE(marked) << marked.error().message;
+  EXPECT_EQ(marked->text().tokenizer_json, plain->text().tokenizer_json);
+  EXPECT_EQ(marked->text().chat_template, plain->text().chat_template);
+  EXPECT_EQ(marked->text().eos_ids, plain->text().eos_ids);
+}
+
 TEST(ModelFile, FolderAndConfigMustAgree) {
   TempDir dir;
   TinyLlama model;

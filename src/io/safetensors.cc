@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "io/json.h"
 
 namespace haast::io {
@@ -24,7 +25,7 @@ std::optional<DType> ElementType(std::string_view name) {
 }
 
 tl::unexpected<Error> Malformed(const std::string& path, const std::string& name, const char* expected, const std::string& got) {
-  return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected {}, got {}", path, name, expected, got);
+  return Err(ErrorCode::kInvalidFile, "{}: tensor {}: expected {}, got {}", path, base::Label(name), expected, got);
 }
 
 // A list of whole numbers of at least zero.
@@ -55,8 +56,8 @@ Result<RawTensor> ReadEntry(std::string_view name, dom::element value, std::span
   const auto dtype = ElementType(type);
   if (!dtype) {
     return Err(ErrorCode::kUnsupported,
-               "{}: tensor {}: expected one of F32, F16, BF16, I8, I32, I64, BOOL, got {}; convert the model to BF16", path, tensor.name,
-               type);
+               "{}: tensor {}: expected one of F32, F16, BF16, I8, I32, I64, BOOL, got {}; convert the model to BF16", path,
+               base::Label(tensor.name), base::Label(type));
   }
   if (shape->empty()) shape->push_back(1);
   HAAST_ASSIGN_OR_RETURN(const uint64_t size, SetShape(&tensor, *shape, *dtype, path));

@@ -16,6 +16,17 @@ struct Scratch {
   float* mlp;        // [R, 2 * intermediate]: gate | up
 };
 
+// Without them the layer would compute something else than what was trained. (A missing bias of o_proj is zero, as in transformers.)
+Status RequireBiases(const WeightBinder& binder, const std::string& prefix, std::initializer_list<const char*> names, const char* setting) {
+  for (const char* name : names) {
+    if (binder.Has(fmt::format("{}{}_proj.bias", prefix, name))) continue;
+    return Err(ErrorCode::kNotFound,
+               "{}: tensor {}{}_proj.bias is missing, but the configuration sets {}: set it to false, or use the whole model",
+               binder.file().path(), prefix, name, setting);
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t DecoderLayer::bytes_per_pass() const {
@@ -42,10 +53,7 @@ Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& p
   HAAST_ASSIGN_OR_RETURN(layer.k_bias, binder->OptionalVector(prefix + "self_attn.k_proj.bias", kv_width));
   HAAST_ASSIGN_OR_RETURN(layer.v_bias, binder->OptionalVector(prefix + "self_attn.v_proj.bias", kv_width));
   HAAST_ASSIGN_OR_RETURN(layer.o_bias, binder->OptionalVector(prefix + "self_attn.o_proj.bias", hidden));
-  if (config.attention_bias && layer.q_bias.empty()) {
-    return Err(ErrorCode::kNotFound, "{}: tensor {}self_attn.q_proj.bias is missing, but the configuration sets attention_bias",
-               binder->file().path(), prefix);
-  }
+  if (config.attention_bias) HAAST_RETURN_IF_ERROR(RequireBiases(*binder, prefix + "self_attn.", {"q", "k", "v"}, "attention_bias"));
   HAAST_ASSIGN_OR_RETURN(layer.mlp_norm, binder->Vector(prefix + "post_attention_layernorm.weight", hidden));
   HAAST_ASSIGN_OR_RETURN(layer.gate, binder->Matrix(prefix + "mlp.gate_proj.weight", inner, hidden, load));
   HAAST_ASSIGN_OR_RETURN(layer.up, binder->Matrix(prefix + "mlp.up_proj.weight", inner, hidden, load));
@@ -53,10 +61,7 @@ Result<DecoderLayer> LoadDecoderLayer(WeightBinder* binder, const std::string& p
   HAAST_ASSIGN_OR_RETURN(layer.gate_bias, binder->OptionalVector(prefix + "mlp.gate_proj.bias", inner));
   HAAST_ASSIGN_OR_RETURN(layer.up_bias, binder->OptionalVector(prefix + "mlp.up_proj.bias", inner));
   HAAST_ASSIGN_OR_RETURN(layer.down_bias, binder->OptionalVector(prefix + "mlp.down_proj.bias", hidden));
-  if (config.mlp_bias && layer.gate_bias.empty()) {
-    return Err(ErrorCode::kNotFound, "{}: tensor {}mlp.gate_proj.bias is missing, but the configuration sets mlp_bias",
-               binder->file().path(), prefix);
-  }
+  if (config.mlp_bias) HAAST_RETURN_IF_ERROR(RequireBiases(*binder, prefix + "mlp.", {"gate", "up", "down"}, "mlp_bias"));
   // Rotary inverse frequencies that old exporters saved beside the weights.
   binder->Ignore(prefix + "self_attn.rotary_emb.inv_freq");
   return layer;

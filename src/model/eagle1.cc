@@ -6,8 +6,9 @@
 #include "base/format.h"
 
 namespace haast::model {
+namespace {
 
-Status CheckEagle1Fits(const io::ModelFile& head, const io::ModelConfig& target) {
+Status CheckSizes(const io::ModelFile& head, const io::ModelConfig& target) {
   const io::ModelConfig& config = head.config();
   if (config.architecture != "eagle") {
     return Err(ErrorCode::kUnsupported, "{}: expected an EAGLE head, got architecture '{}'", head.path(), config.architecture);
@@ -22,27 +23,39 @@ Status CheckEagle1Fits(const io::ModelFile& head, const io::ModelConfig& target)
   return {};
 }
 
+}  // namespace
+
+Status Eagle1Head::CheckFits(const io::ModelFile& file, const io::ModelConfig& target) {
+  HAAST_RETURN_IF_ERROR(CheckSizes(file, target));
+  return Eagle1Head().Bind(file, CheckOnly());
+}
+
 Result<std::unique_ptr<Eagle1Head>> Eagle1Head::Load(const io::ModelFile& file, const Llama& target, int64_t max_context,
                                                      const LoadContext& load) {
-  HAAST_RETURN_IF_ERROR(CheckEagle1Fits(file, target.config()));
+  HAAST_RETURN_IF_ERROR(CheckSizes(file, target.config()));
   auto head = std::make_unique<Eagle1Head>();
-  head->config_ = file.config();
-  WeightBinder binder(file);
-  const int64_t hidden = head->config_.hidden_size;
   head->embedding_ = target.embedding();
-  if (binder.Has("embed_tokens.weight")) {
-    HAAST_ASSIGN_OR_RETURN(head->embedding_, binder.Require("embed_tokens.weight", {head->config_.vocab_size, hidden}));
-  }
-  HAAST_ASSIGN_OR_RETURN(head->fc_, binder.Matrix("fc.weight", hidden, 2 * hidden, load));
-  HAAST_ASSIGN_OR_RETURN(head->fc_bias_, binder.OptionalVector("fc.bias", hidden));
-  for (int i = 0; i < head->config_.num_layers; ++i) {
-    HAAST_ASSIGN_OR_RETURN(DecoderLayer layer, LoadDecoderLayer(&binder, fmt::format("layers.{}.", i), head->config_, hidden, i > 0, load));
-    head->layers_.push_back(std::move(layer));
-  }
-  HAAST_RETURN_IF_ERROR(binder.CheckAllUsed());
   head->lm_head_ = target.lm_head();
+  HAAST_RETURN_IF_ERROR(head->Bind(file, load));
   HAAST_ASSIGN_OR_RETURN(head->rope_, MakeRopeTable(head->config_, {}, max_context));
   return head;
+}
+
+// What the file has takes the place of the target's.
+Status Eagle1Head::Bind(const io::ModelFile& file, const LoadContext& load) {
+  config_ = file.config();
+  WeightBinder binder(file);
+  const int64_t hidden = config_.hidden_size;
+  if (binder.Has("embed_tokens.weight")) {
+    HAAST_ASSIGN_OR_RETURN(embedding_, binder.Table({"embed_tokens.weight"}, config_.vocab_size, hidden));
+  }
+  HAAST_ASSIGN_OR_RETURN(fc_, binder.Matrix("fc.weight", hidden, 2 * hidden, load));
+  HAAST_ASSIGN_OR_RETURN(fc_bias_, binder.OptionalVector("fc.bias", hidden));
+  for (int i = 0; i < config_.num_layers; ++i) {
+    HAAST_ASSIGN_OR_RETURN(DecoderLayer layer, LoadDecoderLayer(&binder, fmt::format("layers.{}.", i), config_, hidden, i > 0, load));
+    layers_.push_back(std::move(layer));
+  }
+  return binder.CheckAllUsed();
 }
 
 int64_t Eagle1Head::max_input() const {

@@ -14,11 +14,10 @@
 
 namespace haast::model {
 
-// Whether the head's sizes and vocabulary belong to the target's; the error says what does not.
-Status CheckEagle1Fits(const io::ModelFile& head, const io::ModelConfig& target);
-
 class Eagle1Head final : public DraftHead {
  public:
+  // Whether the head can be loaded beside such a target: sizes, vocabulary and tensors; the error says what does not fit.
+  static Status CheckFits(const io::ModelFile& file, const io::ModelConfig& target);
   // `file` and `target` must outlive the head: embedding rows (where the head has none) and lm_head are the target's.
   static Result<std::unique_ptr<Eagle1Head>> Load(const io::ModelFile& file, const Llama& target, int64_t max_context,
                                                   const LoadContext& load);
@@ -35,6 +34,8 @@ class Eagle1Head final : public DraftHead {
   std::span<const int32_t> draft_to_target() const override { return {}; }
 
  private:
+  Status Bind(const io::ModelFile& file, const LoadContext& load);
+
   io::ModelConfig config_;
   TensorView embedding_;      // [vocab, H]
   kernels::PackedWeight fc_;  // [H, 2H]: embedding, then feature

@@ -17,14 +17,7 @@ bool OneOf(const io::ModelFile& file, std::initializer_list<const char*> names) 
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return file.Find(name) != nullptr; });
 }
 
-}  // namespace
-
-std::vector<int> TapLayers(const io::Eagle3Config& head, int target_layers) {
-  if (!head.tap_layers.empty()) return head.tap_layers;
-  return {2, target_layers / 2, target_layers - 3};
-}
-
-Status CheckEagle3Fits(const io::ModelFile& head, const io::ModelConfig& target) {
+Status CheckSizes(const io::ModelFile& head, const io::ModelConfig& target) {
   const io::ModelConfig& config = head.config();
   if (!config.eagle3) {
     return Err(ErrorCode::kUnsupported, "{}: expected an EAGLE-3 head, got architecture '{}'", head.path(), config.architecture);
@@ -65,15 +58,25 @@ Status CheckEagle3Fits(const io::ModelFile& head, const io::ModelConfig& target)
   return {};
 }
 
-Status Eagle3Head::LoadInputs(WeightBinder* binder, const Llama& target, const LoadContext& load) {
+}  // namespace
+
+std::vector<int> TapLayers(const io::Eagle3Config& head, int target_layers) {
+  if (!head.tap_layers.empty()) return head.tap_layers;
+  return {2, target_layers / 2, target_layers - 3};
+}
+
+Status Eagle3Head::CheckFits(const io::ModelFile& file, const io::ModelConfig& target) {
+  HAAST_RETURN_IF_ERROR(CheckSizes(file, target));
+  return Eagle3Head().Bind(file, CheckOnly(), CheckOnly());
+}
+
+Status Eagle3Head::LoadInputs(WeightBinder* binder, const LoadContext& load) {
   const io::Eagle3Config& eagle = *config_.eagle3;
   const int taps = eagle.num_aux_hidden_states;
   const int64_t width = taps * eagle.target_hidden_size;
   const int64_t hidden = config_.hidden_size;
-  embedding_ = target.embedding();
   if (binder->Has("embed_tokens.weight") || binder->Has("model.embed_tokens.weight")) {
-    HAAST_ASSIGN_OR_RETURN(embedding_,
-                           binder->RequireAny({"embed_tokens.weight", "model.embed_tokens.weight"}, {config_.vocab_size, hidden}));
+    HAAST_ASSIGN_OR_RETURN(embedding_, binder->Table({"embed_tokens.weight", "model.embed_tokens.weight"}, config_.vocab_size, hidden));
   }
   for (int i = 0; eagle.fc_norm && i < taps; ++i) {
     const std::string plain = fmt::format("fc_norm.{}.weight", i);
@@ -92,14 +95,12 @@ Status Eagle3Head::LoadInputs(WeightBinder* binder, const Llama& target, const L
   return {};
 }
 
-Status Eagle3Head::LoadVocabulary(WeightBinder* binder, const Llama& target, const LoadContext& load) {
+Status Eagle3Head::LoadVocabulary(WeightBinder* binder, const LoadContext& load) {
   const io::Eagle3Config& eagle = *config_.eagle3;
   const int64_t draft_vocab = eagle.draft_vocab_size > 0 ? eagle.draft_vocab_size : config_.vocab_size;
   if (binder->Has("lm_head.weight")) {
     HAAST_ASSIGN_OR_RETURN(kernels::PackedWeight own, binder->Matrix("lm_head.weight", draft_vocab, config_.hidden_size, load));
     lm_head_ = std::make_shared<const kernels::PackedWeight>(std::move(own));
-  } else {
-    lm_head_ = target.lm_head();
   }
   binder->Ignore("t2d");
   if (!binder->Has("d2t")) return {};
@@ -128,23 +129,30 @@ Status Eagle3Head::LoadVocabulary(WeightBinder* binder, const Llama& target, con
 
 Result<std::unique_ptr<Eagle3Head>> Eagle3Head::Load(const io::ModelFile& file, const Llama& target, int64_t max_context,
                                                      const LoadContext& body, const LoadContext& lm_head) {
-  HAAST_RETURN_IF_ERROR(CheckEagle3Fits(file, target.config()));
+  HAAST_RETURN_IF_ERROR(CheckSizes(file, target.config()));
   auto head = std::make_unique<Eagle3Head>();
-  head->config_ = file.config();
-  WeightBinder binder(file);
-  HAAST_RETURN_IF_ERROR(head->LoadInputs(&binder, target, body));
-  const int64_t hidden = head->config_.hidden_size;
-  for (int i = 0; i < head->config_.num_layers; ++i) {
-    const std::string prefix = i == 0 ? FirstLayerPrefix(file) : fmt::format("layers.{}.", i);
-    HAAST_ASSIGN_OR_RETURN(DecoderLayer layer, LoadDecoderLayer(&binder, prefix, head->config_, i == 0 ? 2 * hidden : hidden, i > 0, body));
-    head->layers_.push_back(std::move(layer));
-  }
-  HAAST_ASSIGN_OR_RETURN(head->final_norm_, binder.Vector("norm.weight", hidden));
-  HAAST_RETURN_IF_ERROR(head->LoadVocabulary(&binder, target, lm_head));
-  HAAST_RETURN_IF_ERROR(binder.CheckAllUsed());
+  head->embedding_ = target.embedding();
+  head->lm_head_ = target.lm_head();
+  HAAST_RETURN_IF_ERROR(head->Bind(file, body, lm_head));
   // Longer than the head was trained for where the target is: past its training length a head drafts worse, never wrong.
   HAAST_ASSIGN_OR_RETURN(head->rope_, MakeRopeTable(head->config_, {}, max_context));
   return head;
+}
+
+// What the file has takes the place of the target's.
+Status Eagle3Head::Bind(const io::ModelFile& file, const LoadContext& body, const LoadContext& lm_head) {
+  config_ = file.config();
+  WeightBinder binder(file);
+  HAAST_RETURN_IF_ERROR(LoadInputs(&binder, body));
+  const int64_t hidden = config_.hidden_size;
+  for (int i = 0; i < config_.num_layers; ++i) {
+    const std::string prefix = i == 0 ? FirstLayerPrefix(file) : fmt::format("layers.{}.", i);
+    HAAST_ASSIGN_OR_RETURN(DecoderLayer layer, LoadDecoderLayer(&binder, prefix, config_, i == 0 ? 2 * hidden : hidden, i > 0, body));
+    layers_.push_back(std::move(layer));
+  }
+  HAAST_ASSIGN_OR_RETURN(final_norm_, binder.Vector("norm.weight", hidden));
+  HAAST_RETURN_IF_ERROR(LoadVocabulary(&binder, lm_head));
+  return binder.CheckAllUsed();
 }
 
 int64_t Eagle3Head::max_input() const {

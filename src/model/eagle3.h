@@ -16,11 +16,11 @@ namespace haast::model {
 // The target layers (entered) whose residual streams the head reads: the configured ones, or [2, n/2, n-3].
 std::vector<int> TapLayers(const io::Eagle3Config& head, int target_layers);
 
-// Whether the head's sizes, vocabulary and tap layers belong to the target's; the error says what does not.
-Status CheckEagle3Fits(const io::ModelFile& head, const io::ModelConfig& target);
-
 class Eagle3Head final : public DraftHead {
  public:
+  // Whether the head can be loaded beside such a target: sizes, tap layers, vocabulary and its map, tensors; the error says what
+  // does not fit.
+  static Status CheckFits(const io::ModelFile& file, const io::ModelConfig& target);
   // `file` and `target` must outlive the head (embedding rows and, where the head has none, the target's lm_head are
   // shared). `body` prepares the layers' matrices, `lm_head` the head's own vocabulary matrix.
   static Result<std::unique_ptr<Eagle3Head>> Load(const io::ModelFile& file, const Llama& target, int64_t max_context,
@@ -38,8 +38,9 @@ class Eagle3Head final : public DraftHead {
   std::span<const int32_t> draft_to_target() const override { return draft_to_target_; }
 
  private:
-  Status LoadInputs(WeightBinder* binder, const Llama& target, const LoadContext& load);
-  Status LoadVocabulary(WeightBinder* binder, const Llama& target, const LoadContext& load);
+  Status Bind(const io::ModelFile& file, const LoadContext& body, const LoadContext& lm_head);
+  Status LoadInputs(WeightBinder* binder, const LoadContext& load);
+  Status LoadVocabulary(WeightBinder* binder, const LoadContext& load);
   void Fuse(const ForwardArgs& args, float* features, ForwardContext& context) const;
 
   io::ModelConfig config_;

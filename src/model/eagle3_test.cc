@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "base/thread_pool.h"
+#include "support/expect_error.h"
 #include "support/safetensors_writer.h"
 #include "support/tiny_models.h"
 
@@ -70,6 +74,24 @@ TEST_F(Eagle3, AHeadOfAnotherModelIsRefusedWithTheNumbers) {
   taps.target.layers = 9;
   taps.taps = {1, 4, 8};
   EXPECT_NE(LoadError(taps).find("the model has 2, the head expects"), std::string::npos) << LoadError(taps);
+}
+
+// Rows are read in place: words that are no numbers must not get that far.
+TEST_F(Eagle3, MatricesOfOtherElementsAreRefused) {
+  TinyEagle3 tiny;
+  tiny.own_embeddings = true;
+  const std::string path = WriteTinyEagle3(tiny, dir_.Join("words")) + "/model.safetensors";
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  for (const char* name : {"embed_tokens.weight", "fc.weight"}) {
+    std::string changed = bytes.str();
+    const size_t entry = changed.find(std::string("\"") + name + "\"");
+    changed.replace(changed.find("F32", entry), 3, "I32");
+    std::ofstream(path, std::ios::binary) << changed;
+    const auto file = io::ModelFile::Open(dir_.Join("words"));
+    ASSERT_TRUE(file) << file.error().message;
+    EXPECT_ERROR(Eagle3Head::CheckFits(*file, target_->config()), ErrorCode::kUnsupported, name, "expected a float or block format");
+  }
 }
 
 TEST_F(Eagle3, DraftIdsMapToTargetIds) {

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const Llam
   model->tap_layers_ = options.tap_layers;
   model->taps_output_ = !options.tap_layers.empty() && options.tap_layers.back() > config.num_layers;
   WeightBinder binder(file);
-  HAAST_ASSIGN_OR_RETURN(model->embedding_, binder.Require("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}));
+  HAAST_ASSIGN_OR_RETURN(model->embedding_, binder.Table({"model.embed_tokens.weight"}, config.vocab_size, config.hidden_size));
   for (int i = 0; i < config.num_layers; ++i) {
     HAAST_ASSIGN_OR_RETURN(DecoderLayer layer,
                            LoadDecoderLayer(&binder, fmt::format("model.layers.{}.", i), config, config.hidden_size, true, load));
@@ -43,7 +43,7 @@ Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const Llam
   HAAST_ASSIGN_OR_RETURN(model->final_norm_, binder.Vector("model.norm.weight", config.hidden_size));
   TensorView head = model->embedding_;
   if (binder.Has("lm_head.weight") || !config.tied_embeddings) {
-    HAAST_ASSIGN_OR_RETURN(head, binder.Require("lm_head.weight", {config.vocab_size, config.hidden_size}));
+    HAAST_ASSIGN_OR_RETURN(head, binder.Table({"lm_head.weight"}, config.vocab_size, config.hidden_size));
   }
   HAAST_ASSIGN_OR_RETURN(kernels::PackedWeight packed_head, PackMatrix(head, file, load));
   model->lm_head_ = std::make_shared<const kernels::PackedWeight>(std::move(packed_head));

@@ -1,6 +1,9 @@
 #include "model/weights.h"
 
+#include <algorithm>
+
 #include "base/format.h"
+#include "base/printable.h"
 
 namespace haast::model {
 
@@ -25,11 +28,26 @@ Result<std::optional<TensorView>> WeightBinder::Optional(const std::string& name
   return std::optional<TensorView>(view);
 }
 
-Result<TensorView> WeightBinder::RequireAny(const std::vector<std::string>& names, std::initializer_list<int64_t> shape) {
-  for (const std::string& name : names) {
-    if (Has(name)) return Require(name, shape);
+Result<TensorView> WeightBinder::Table(const std::vector<std::string>& names, int64_t n, int64_t k) {
+  const auto held = std::find_if(names.begin(), names.end(), [&](const std::string& name) { return Has(name); });
+  const std::string& name = held != names.end() ? *held : names.front();
+  HAAST_ASSIGN_OR_RETURN(TensorView view, Require(name, {n, k}));
+  if (!IsFloat(view.dtype) && !IsQuantised(view.dtype)) {
+    return Err(ErrorCode::kUnsupported, "{}: tensor {}: expected a float or block format, got {}", file_.path(), name, view.ToString());
   }
-  return Require(names.front(), shape);
+  return view;
+}
+
+LoadContext CheckOnly() {
+  static base::ThreadPool none(1);
+  static const kernels::Ops ops = [] {
+    kernels::Ops checking = kernels::RefOps();
+    checking.pack = [](const TensorView&, const DType*, base::ThreadPool&) -> Result<kernels::PackedWeight> {
+      return kernels::PackedWeight();
+    };
+    return checking;
+  }();
+  return {ops, none, std::nullopt};
 }
 
 Result<kernels::PackedWeight> PackMatrix(const TensorView& view, const io::ModelFile& file, const LoadContext& load) {
@@ -40,7 +58,7 @@ Result<kernels::PackedWeight> PackMatrix(const TensorView& view, const io::Model
 }
 
 Result<kernels::PackedWeight> WeightBinder::Matrix(const std::string& name, int64_t n, int64_t k, const LoadContext& load) {
-  HAAST_ASSIGN_OR_RETURN(TensorView view, Require(name, {n, k}));
+  HAAST_ASSIGN_OR_RETURN(TensorView view, Table({name}, n, k));
   return PackMatrix(view, file_, load);
 }
 
@@ -62,7 +80,7 @@ Status WeightBinder::CheckAllUsed() const {
     if (used_.count(tensor.name) > 0) continue;
     return Err(ErrorCode::kUnsupported,
                "{}: tensor {} {} is not part of a {} model; the file is of another architecture or needs a newer build", file_.path(),
-               tensor.name, tensor.view.ToString(), file_.config().architecture);
+               base::Label(tensor.name), tensor.view.ToString(), file_.config().architecture);
   }
   return {};
 }

@@ -28,8 +28,8 @@ class WeightBinder {
   Result<TensorView> Require(const std::string& name, std::initializer_list<int64_t> shape);
   // The same, or nothing where the file lacks it.
   Result<std::optional<TensorView>> Optional(const std::string& name, std::initializer_list<int64_t> shape);
-  // The first of `names` that the file holds.
-  Result<TensorView> RequireAny(const std::vector<std::string>& names, std::initializer_list<int64_t> shape);
+  // A matrix whose rows are read in place, under the first of `names` that the file holds; kUnsupported where it holds no numbers.
+  Result<TensorView> Table(const std::vector<std::string>& names, int64_t n, int64_t k);
   // Training leftovers that may be present and are not read.
   void Ignore(const std::string& name) { used_.insert(name); }
   bool Has(const std::string& name) const { return file_.Find(name) != nullptr; }
@@ -52,6 +52,9 @@ class WeightBinder {
 
 // Any [rows, cols] view as fp32 values.
 std::vector<float> ToFloats(const TensorView& view);
+
+// For a file that is checked and not loaded: names, shapes and element types count, every prepared matrix is empty.
+LoadContext CheckOnly();
 
 Result<kernels::PackedWeight> PackMatrix(const TensorView& view, const io::ModelFile& file, const LoadContext& load);
 

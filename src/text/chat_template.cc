@@ -52,7 +52,7 @@ Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Create(const TextAsset
   const std::string specials = SpecialsJson(assets, tokenizer);
   haast_bytes error{};
   const haast_text_status status = haast_template_new(ToSlice(assets.chat_template), ToSlice(specials), &chat_template->handle_, &error);
-  if (status != HAAST_TEXT_OK) return RustError(status, error, assets.source);
+  if (status != HAAST_TEXT_OK) return LoadError(status, error, assets.source);
   return chat_template;
 }
 

@@ -69,13 +69,19 @@ Result<std::unique_ptr<const Tokenizer>> Tokenizer::Create(const TextAssets& ass
   tokenizer->source_ = assets.source;
   haast_bytes error{};
   haast_text_status status = HAAST_TEXT_OK;
+  if (assets.tokenizer_json.empty() && assets.gguf.model.empty()) {
+    return Err(ErrorCode::kNotFound,
+               "{}: expected a vocabulary, tokenizer.json in a folder or the keys tokenizer.ggml.* in a GGUF, got none: fetch the model's "
+               "tokenizer too",
+               assets.source);
+  }
   if (assets.tokenizer_json.empty()) {
     HAAST_RETURN_IF_ERROR(CheckLengths(assets.gguf, assets.source));
     status = FromGguf(assets.gguf, &tokenizer->handle_, &error);
   } else {
     status = haast_tokenizer_from_json(ToSlice(assets.tokenizer_json), &tokenizer->handle_, &error);
   }
-  if (status != HAAST_TEXT_OK) return RustError(status, error, assets.source);
+  if (status != HAAST_TEXT_OK) return LoadError(status, error, assets.source);
   HAAST_RETURN_IF_ERROR(tokenizer->LoadTable());
   HAAST_RETURN_IF_ERROR(tokenizer->SetSpecialIds(assets));
   return tokenizer;

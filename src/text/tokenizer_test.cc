@@ -282,7 +282,7 @@ TEST(TokenizerErrorTest, HostileTokenizerJson) {
     SCOPED_TRACE(c.what);
     const Error error = CreateError(assets);
     EXPECT_THAT(error.message, HasSubstr(c.message));
-    EXPECT_TRUE(error.code == c.code || error.code == ErrorCode::kInvalidArgument) << c.what << ": " << error.message;
+    EXPECT_TRUE(error.code == c.code || error.code == ErrorCode::kInvalidFile) << c.what << ": " << error.message;
   }
 }
 

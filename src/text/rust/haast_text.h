@@ -22,7 +22,8 @@ typedef enum haast_text_status {
   HAAST_TEXT_INVALID_FILE = 2,     /* the vocabulary or template does not follow its format */
   HAAST_TEXT_UNSUPPORTED = 3,      /* well-formed, but not something this library can serve */
   HAAST_TEXT_LIMIT = 4,            /* the step, size or memory limit was reached */
-  HAAST_TEXT_INTERNAL = 5          /* a library below panicked; the handle stays usable */
+  HAAST_TEXT_INTERNAL = 5,         /* a library below panicked; the handle stays usable */
+  HAAST_TEXT_RESOURCE = 6          /* the system refused a thread: nothing is wrong with the input */
 } haast_text_status;
 
 typedef struct haast_slice {

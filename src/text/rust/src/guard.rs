@@ -130,7 +130,11 @@ where
         inner.set(Phase::Finished);
         outcome
     });
-    let thread = thread.map_err(|e| Failure::limit(format!("cannot start a thread: {e}")))?;
+    let thread = thread.map_err(|e| {
+        let stack = STACK_BYTES >> 20;
+        let remedy = "raise its limits of processes and memory (ulimit -u, ulimit -v), or close other programs";
+        Failure::new(Status::Resource, format!("the system refused a thread with a stack of {stack} MiB: {e}: {remedy}"))
+    })?;
     if !signal.wait() {
         fuse.0.store(true, Ordering::Relaxed);
         return Err(Failure::limit(format!("needs more than its limit of {} MiB of memory", budget >> 20)));

@@ -22,6 +22,7 @@ pub enum Status {
     Unsupported = 3,
     Limit = 4,
     Internal = 5,
+    Resource = 6,
 }
 
 /// Why something was refused: one sentence, no trailing full stop.
