@@ -1,5 +1,6 @@
 #include "cli/answer_printer.h"
 
+#include "base/printable.h"
 #include "cli/draft_view.h"
 
 namespace haast::cli {
@@ -21,7 +22,7 @@ std::string AnswerPrinter::Plain(const StepText& text) const {
   std::string all;
   for (const std::string& piece : text.pieces) all += piece;
   all += text.tail;
-  return out_.is_terminal() ? WithoutControls(all) : all;
+  return out_.is_terminal() ? base::WithoutControls(all) : all;
 }
 
 std::string AnswerPrinter::Painted(const Event& event, const StepText& text) const {
@@ -35,7 +36,7 @@ std::string AnswerPrinter::Painted(const Event& event, const StepText& text) con
   std::vector<Segment> segments = DraftSegments(event, text.pieces, rejected);
   segments.push_back({Mark::kTarget, text.tail});
   if (out_.is_terminal()) {
-    for (Segment& segment : segments) segment.text = WithoutControls(segment.text);
+    for (Segment& segment : segments) segment.text = base::WithoutControls(segment.text);
   }
   return Paint(segments, out_.colour());
 }

@@ -33,21 +33,20 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
       ->transform(WholeNumber(1, 1000));
   app.add_flag("--no-steps", flags.no_steps, "leave out the steps, measure --prompts only")->group(steps);
   app.add_option("--depth", flags.steps.depth, "tokens of context before each measured step")
-      ->transform(WholeNumber(1, int64_t{1} << 30))
+      ->transform(WholeNumber(1, kMaxContext))
       ->group(steps);
   app.add_option("--prefill-tokens", flags.steps.prefill_tokens, "length of the prompt whose speed is measured")
-      ->transform(WholeNumber(1, int64_t{1} << 30))
+      ->transform(WholeNumber(1, kMaxContext))
       ->group(steps);
   app.add_option("--decode-tokens", flags.steps.decode_tokens, "tokens decoded plainly")
-      ->transform(WholeNumber(2, int64_t{1} << 30))
+      ->transform(WholeNumber(2, kMaxContext))
       ->group(steps);
   app.add_option("--limit", flags.limit, "prompts used of each file; 0: all")->transform(WholeNumber(0, INT32_MAX))->group(prompts);
-  app.add_option("--concurrency", flags.concurrency, "requests that run together")->transform(WholeNumber(1, 1024))->group(prompts);
+  app.add_option("--concurrency", flags.concurrency, "requests that run together")->transform(WholeNumber(1, kMaxBatch))->group(prompts);
   app.option_defaults()->always_capture_default(false);
-  app.add_option("--prompts", flags.files,
-                 "JSON Lines file of {\"turns\": [\"text\"]}; may be given several times. The first turns are answered "
-                 "with speculation on and off, in turns, and must be identical")
-      ->type_name("PATH")
+  AddPath(app, "--prompts", flags.files,
+          "JSON Lines file of {\"turns\": [\"text\"]}; may be given several times. The first turns are answered "
+          "with speculation on and off, in turns, and must be identical")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false)
@@ -56,7 +55,8 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
   AddModelFlags(app, flags.model);
   app.footer(
       "Sampling flags are those of the answers to --prompts.\n"
-      "Exit codes: 0 done, 1 the run failed or speculation changed an answer, 2 wrong flags, 3 a file cannot be used, 130 interrupted.");
+      "Exit codes: 0 done, 1 the run failed or speculation changed an answer, 2 wrong flags, 3 a file cannot be used, 130 or 143 "
+      "interrupted.");
 }
 
 // A line that is overwritten by the next, on a terminal only.
@@ -139,6 +139,9 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
   if (!files.empty() && flags.model.algorithm.empty() && paths.draft.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--prompts needs a head for {}: give --draft HEAD, or another --speculative-algorithm",
                paths.model);
+  }
+  for (const std::string& file : flags.files) {
+    HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", flags.model.trace_metadata, {file}));
   }
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   options.prefix_cache = false;  // prompts are run again and again and must be computed each time

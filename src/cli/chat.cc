@@ -1,3 +1,5 @@
+#include <csignal>
+
 #include "base/format.h"
 #include "cli/answer_printer.h"
 #include "cli/chat_session.h"
@@ -33,19 +35,22 @@ class Chat {
       const Line line = lines.Next();
       if (line.kind == LineKind::kEnd) return kExitOk;
       if (line.kind == LineKind::kFailed) {
-        streams_.err.Write("haast chat: " + line.text + "\n");
+        streams_.err.WriteText("haast chat: " + line.text + "\n");
         return kExitRuntime;
       }
       if (line.kind == LineKind::kInterrupted) {
+        if (InterruptScope::Signal() != SIGINT || !streams_.in_is_terminal) return ExitCodeOfSignal(InterruptScope::Signal());
         InterruptScope::Clear();
-        if (!streams_.in_is_terminal) return kExitInterrupted;
         streams_.err.Write("\n/quit or Ctrl-D leaves\n");
         continue;
       }
       const ChatSession::Outcome outcome = session_.Handle(line.text);
       if (outcome.action == ChatSession::Action::kQuit) return kExitOk;
       streams_.err.Write(outcome.reply);
-      if (outcome.action == ChatSession::Action::kAnswer) AnswerLast();
+      if (outcome.action != ChatSession::Action::kAnswer) continue;
+      AnswerLast();
+      if (InterruptScope::Signal() == SIGTERM) return ExitCodeOfSignal(SIGTERM);  // Ctrl-C ends the answer only
+      InterruptScope::Clear();
     }
     return kExitRuntime;
   }
@@ -54,14 +59,13 @@ class Chat {
   // A refused or failed request is said and costs the last message, not the chat.
   void AnswerLast() {
     const Result<Answer> answer = Ask();
-    InterruptScope::Clear();
     if (!answer) {
-      streams_.err.Write(fmt::format("haast chat: {}\n/reset starts over\n", answer.error().message));
+      streams_.err.WriteText(fmt::format("haast chat: {}\n/reset starts over\n", answer.error().message));
       return session_.Answered("");
     }
     session_.Answered(answer->text);
     if (answer->finish == FinishReason::kError) {
-      streams_.err.Write(fmt::format("haast chat: {}\n", answer->error));
+      streams_.err.WriteText(fmt::format("haast chat: {}\n", answer->error));
     } else if (!flags_.quiet) {
       const std::string disabled = DisabledDrafters(generator_.engine().stats());
       streams_.err.Write(StatisticsLine(*answer) + "\n" + (disabled_shown_ ? "" : disabled));
@@ -119,7 +123,7 @@ int RunChat(const Args& args, Streams& streams) {
   app.add_flag("--quiet", flags.quiet, "no statistics on standard error");
   AddSamplingFlags(app, flags.sampling);
   AddModelFlags(app, flags.model);
-  app.footer("Exit codes: 0 done, 1 the run failed, 2 wrong flags, 3 a file cannot be used, 130 interrupted.");
+  app.footer("Exit codes: 0 done, 1 the run failed, 2 wrong flags, 3 a file cannot be used, 130 or 143 interrupted.");
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
   const Result<int> exit_code = RunChatWith(flags, streams);
   if (!exit_code) return Fail(streams, "chat", exit_code.error());

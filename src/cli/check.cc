@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flag_values.h"
 #include "cli/json_forms.h"
 #include "cli/load_progress.h"
 #include "cli/options.h"
@@ -101,9 +102,7 @@ int RunCheck(const Args& args, Streams& streams) {
                "haast check");
   std::string path;
   bool json = false;
-  app.add_option("FILE", path, "JSON lines, of --trace-metadata or of another engine (docs/check.md); - reads standard input")
-      ->type_name("PATH")
-      ->required();
+  AddPath(app, "FILE", path, "JSON lines, of --trace-metadata or of another engine (docs/check.md); - reads standard input")->required();
   app.add_flag("--json", json, "print one JSON object");
   app.footer("Exit codes: 0 no violation, 1 violations, 2 wrong flags, 3 the file or a line of it cannot be read.");
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;

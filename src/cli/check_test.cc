@@ -128,6 +128,26 @@ TEST_F(CheckTest, UnreadableInputHasItsOwnExitCode) {
   EXPECT_THAT(unknown.err, HasSubstr("unknown field seq_lens, not checked; here it is called kv_len"));
 }
 
+// A dump is another program's: what it names must neither reach the terminal raw nor fill it.
+TEST_F(CheckTest, NamesFromADumpAreFitToPrint) {
+  const std::string name = "\\u001b]0;owned\\u0007" + std::string(5000, 'x');
+  const std::string bad =
+      R"({"model": ")" + name + R"(", "mode": ")" + name + R"(", ")" + name + R"(": 1, "qo_indptr": [0, 3], "q_shape": [2]})";
+  const Ran ran = Haast({"check", Write("escapes.jsonl", bad + "\n{\"qo_indptr\": \"" + name + "\"}\n")});
+  EXPECT_EQ(ran.code, kExitFile);
+  for (const std::string& shown : {ran.out, ran.err}) {
+    EXPECT_THAT(shown, HasSubstr("\xEF\xBF\xBD]0;owned\xEF\xBF\xBDxxx"));
+    EXPECT_THAT(shown, HasSubstr("x…"));
+    EXPECT_EQ(shown.find_first_of("\x1b\x07"), std::string::npos) << shown;
+    EXPECT_LT(shown.size(), 2000u);
+  }
+}
+
+TEST_F(CheckTest, AByteOrderMarkIsNoPartOfADump) {
+  const Ran ran = Haast({"check", "-"}, "\xEF\xBB\xBF" + ReadFile(kClean));
+  EXPECT_EQ(ran.code, kExitOk) << ran.out;
+}
+
 TEST_F(CheckTest, TracesOfSpeculativeRunsAreClean) {
   using Kinds = std::set<std::pair<std::string, std::string>>;
   const std::string path = Path("trace.jsonl");

@@ -68,6 +68,10 @@ CLI::Validator TokenBiasText() {
   });
 }
 
+CLI::Validator NotEmpty() {
+  return Named("", [](std::string& text) -> std::string { return text.empty() ? "expected a path, got ''" : ""; });
+}
+
 CLI::Validator OneOf(std::vector<std::string> words) {
   return Named(fmt::format("{}", fmt::join(words, "|")), [words](std::string& text) -> std::string {
     if (std::find(words.begin(), words.end(), text) != words.end()) return {};

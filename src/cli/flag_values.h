@@ -23,5 +23,13 @@ CLI::Validator TokenBiasText();
 std::optional<TokenBias> ParseTokenBias(const std::string& text);
 // One of these words.
 CLI::Validator OneOf(std::vector<std::string> words);
+// Anything but nothing, which a script's unset variable would give.
+CLI::Validator NotEmpty();
+
+// A flag or argument that names a file or folder. `value`: a string, or a vector of them.
+template <typename Value>
+CLI::Option* AddPath(CLI::App& app, const char* name, Value& value, const char* help) {
+  return app.add_option(name, value, help)->type_name("PATH")->check(NotEmpty());
+}
 
 }  // namespace haast::cli

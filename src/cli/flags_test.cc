@@ -8,9 +8,11 @@
 #include <sstream>
 
 #include "base/cpu.h"
+#include "base/format.h"
 #include "cli/exit_code.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "haast/limits.h"
 #include "support/tiny_models.h"
 
 namespace haast::cli {
@@ -180,6 +182,24 @@ TEST_F(FlagsTest, HostileNumbersAreRefused) {
   }
   ExpectRefused({"--num-draft-tokens", "64"}, "expected a whole number from 0 to 63, got '64'");
   ExpectRefused({"--num-draft-tokens", "0x4"}, "got '0x4'");
+}
+
+TEST_F(FlagsTest, EmptyPathsAreRefused) {
+  for (const char* flag : {"--model", "--draft", "--draft-model", "--trace-metadata"}) {
+    ExpectRefused({flag, ""}, std::string(flag) + ": expected a path, got ''");
+    ExpectRefused({std::string(flag) + "="}, std::string(flag) + ": expected a path, got ''");
+  }
+}
+
+// The engine's own bounds, in help and check.
+TEST_F(FlagsTest, RangesAreTheEngines) {
+  ExpectRefused({"--context", "1073741825"}, fmt::format("expected a whole number from 0 to {}", kMaxContext));
+  ExpectRefused({"--kv-tokens", "2147483648"}, fmt::format("expected a whole number from 0 to {}", kMaxKvTokens));
+  ExpectRefused({"--prefill-chunk", "65537"}, fmt::format("expected a whole number from 1 to {}", kMaxPrefillChunk));
+  EXPECT_EQ(ParseArgs({"--help"}), kExitOk);
+  for (const char* range : {"--context INT:0..1073741824", "--kv-tokens INT:0..2147481600", "--prefill-chunk INT:1..65536"}) {
+    EXPECT_THAT(Read("out"), HasSubstr(range));
+  }
 }
 
 TEST_F(FlagsTest, UnknownWordsAndFlagsAreRefused) {

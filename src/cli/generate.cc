@@ -1,3 +1,4 @@
+#include "base/file_bytes.h"
 #include "base/format.h"
 #include "cli/answer_printer.h"
 #include "cli/commands.h"
@@ -39,16 +40,16 @@ struct GenerateFlags {
 void AddFlags(CLI::App& app, GenerateFlags& flags) {
   app.add_option("PROMPT", flags.prompt, "what to answer; - or nothing: standard input; after -- it may begin with a dash")
       ->type_name("TEXT");
-  app.add_option("--file", flags.file, "read the prompt from this file")->type_name("PATH");
+  AddPath(app, "--file", flags.file, "read the prompt from this file");
   app.add_option("--system", flags.system, "system message of the chat template")->type_name("TEXT");
   app.add_flag("--raw", flags.raw, "continue the prompt as it is, without the chat template");
   app.add_flag("--json", flags.json, "print one JSON object instead of streaming the text");
   app.add_flag("--show-drafts", flags.show_drafts, "mark accepted and rejected drafts in the text");
   app.add_flag("--compare", flags.compare, "then time plain and speculative decoding in turns and check that the tokens are identical");
   app.add_flag("--quiet", flags.quiet, "no statistics on standard error");
-  app.add_option("--save", flags.save.path, "keep the request in this file, so that --resume can go on with it")->type_name("PATH");
+  AddPath(app, "--save", flags.save.path, "keep the request in this file, so that --resume can go on with it");
   app.add_option("--save-every", flags.save.every, "tokens between two saves")->transform(WholeNumber(1, INT32_MAX))->capture_default_str();
-  app.add_option("--resume", flags.resume, "go on with a request that --save kept, and show its whole answer")->type_name("PATH");
+  AddPath(app, "--resume", flags.resume, "go on with a request that --save kept, and show its whole answer");
   AddSamplingFlags(app, flags.sampling);
   app.add_option("--stop", flags.stops, "end the answer before this text; may be given several times")
       ->type_name("TEXT")
@@ -57,17 +58,17 @@ void AddFlags(CLI::App& app, GenerateFlags& flags) {
       ->allow_extra_args(false)
       ->group("Sampling");
   app.add_option("--logprobs", flags.logprobs, "with --json: log-probabilities of each token and of the N most likely; -1: none")
-      ->transform(WholeNumber(-1, 20))
+      ->transform(WholeNumber(-1, kMaxLogprobs))
       ->capture_default_str()
       ->group("Sampling");
   app.add_option("--prompt-logprobs", flags.prompt_logprobs, "with --json: the same for the prompt's tokens; -1: none")
-      ->transform(WholeNumber(-1, 20))
+      ->transform(WholeNumber(-1, kMaxLogprobs))
       ->capture_default_str()
       ->group("Sampling");
   AddModelFlags(app, flags.model);
   app.footer(
       "Exit codes: 0 done, 1 the run failed or --compare found different tokens, 2 wrong flags or prompt, 3 a file cannot be used,\n"
-      "130 interrupted.");
+      "130 or 143 interrupted.");
 }
 
 // The first flag given that belongs to the request, which --resume takes from the file.
@@ -164,10 +165,10 @@ Json AnswerJson(const Generator& generator, const TextRequest& request, const An
 
 int ExitCodeOfRun(const Comparison& comparison, Streams& streams) {
   if (comparison.answer.finish == FinishReason::kError) {
-    streams.err.Write(fmt::format("haast generate: {}\n", comparison.answer.error));
+    streams.err.WriteText(fmt::format("haast generate: {}\n", comparison.answer.error));
     return kExitRuntime;
   }
-  if (InterruptScope::Interrupted()) return kExitInterrupted;
+  if (InterruptScope::Interrupted()) return ExitCodeOfSignal(InterruptScope::Signal());
   return comparison.first_difference < 0 ? kExitOk : kExitRuntime;
 }
 
@@ -197,16 +198,20 @@ Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, TextRe
     streams.err.Write(StatisticsLine(comparison.answer) + "\n" + DisabledDrafters(generator.engine().stats()));
     if (comparison.runs > 0) streams.err.Write(ComparisonText(comparison));
   }
+  HAAST_RETURN_IF_ERROR(generator.TraceStatus());
   return exit_code;
 }
 
 Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
+  if (!flags.save.path.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.save.path));
   std::string prompt;
   if (flags.resume.empty()) {
     HAAST_ASSIGN_OR_RETURN(prompt, ReadPrompt(flags, streams));
   }
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--save", flags.save.path, {paths.model, paths.draft, flags.model.draft_model, flags.file}));
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", flags.model.trace_metadata, {flags.save.path, flags.resume, flags.file}));
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   options.prefix_cache &= !flags.compare;  // each run computes the prompt
   HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(options, streams.err));
@@ -215,9 +220,7 @@ Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
   if (flags.compare && request.speculation.algorithm == SpeculativeAlgorithm::kNone) {
     return Err(ErrorCode::kInvalidArgument, "--compare needs a head for {}: give --draft HEAD", paths.model);
   }
-  HAAST_ASSIGN_OR_RETURN(const int exit_code, RunAndPrint(*generator, flags, request, streams));
-  HAAST_RETURN_IF_ERROR(generator->TraceStatus());
-  return exit_code;
+  return RunAndPrint(*generator, flags, request, streams);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ Result<Answer> Generator::RunToEnd(RequestId id, const TextRequest& request, con
   Status saved;
   const auto save_now = [&] {
     const auto stops = request.stops != nullptr ? request.stops->stops() : std::vector<std::string>();
-    saved = engine_->Save(id, save.path, WriteNote({stops, builder->so_far().tokens}));
+    saved = engine_->Save(id, save.path, WriteNote({stops, builder->so_far().prompt, builder->so_far().tokens}));
     if (!saved) engine_->Cancel(id);
   };
   size_t tokens_saved = builder->so_far().tokens.size();
@@ -134,12 +134,13 @@ Result<Answer> Generator::Resume(const std::string& path, const AnswerSink& sink
   HAAST_ASSIGN_OR_RETURN(const ResumedRequest resumed, engine_->Resume(path, make_constraint));
   note = ReadNote(resumed.note, path);
   if (note) {
-    Event before{.request = resumed.id, .tokens = note->outputs};
+    Event before{.request = resumed.id, .tokens = note->outputs, .prompt = note->prompt};
     request->prompt = resumed.request.prompt;
     request->sampling = resumed.request.sampling;
     request->speculation = resumed.request.speculation;
     request->max_tokens = resumed.request.max_tokens;
     request->logprobs = resumed.request.logprobs;
+    request->prompt_logprobs = resumed.request.prompt_logprobs;
     HAAST_ASSIGN_OR_RETURN(request->stops, text::StopSet::Create(note->stops));
     AnswerBuilder builder(*tokenizer_, request->stops);
     const StepText text = builder.Add(before);

@@ -1,6 +1,8 @@
 #include "base/format.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/flag_values.h"
 #include "cli/json_forms.h"
 #include "cli/model_paths.h"
 #include "cli/options.h"
@@ -14,8 +16,9 @@ bool IsHead(const ModelInfo& info) { return info.target_hidden_size > 0 || info.
 std::string SizeText(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 std::string TextLine(const TextAssets& assets) {
-  const std::string vocabulary =
-      assets.tokenizer_json.empty() ? fmt::format("{} ({})", assets.gguf.model, assets.gguf.pre) : "tokenizer.json";
+  const std::string vocabulary = assets.tokenizer_json.empty()
+                                     ? fmt::format("{} ({})", base::Label(assets.gguf.model), base::Label(assets.gguf.pre))
+                                     : "tokenizer.json";
   return fmt::format("text          {}; end tokens {}; {}\n", vocabulary, fmt::join(assets.eos_ids, ", "),
                      assets.chat_template.empty() ? "no chat template" : "chat template");
 }
@@ -24,9 +27,10 @@ std::string InfoText(const ModelInfo& info) {
   std::string text = fmt::format(
       "path          {}\nformat        {}, {}, {:.1f} M parameters\nname          {}\narchitecture  {}, {} layers, hidden {}, "
       "intermediate {}\nattention     {} query heads, {} KV heads, head_dim {}\nvocabulary    {}{}\ncontext       {}\ntensors       {}\n",
-      info.path, info.format, SizeText(info.file_bytes), static_cast<double>(info.parameters) / 1e6, info.name.empty() ? "-" : info.name,
-      info.architecture, info.num_layers, info.hidden_size, info.intermediate_size, info.num_heads, info.num_kv_heads, info.head_dim,
-      info.vocab_size, info.tied_embeddings ? ", tied embeddings" : "", info.max_context, fmt::join(info.dtypes, ", "));
+      info.path, info.format, SizeText(info.file_bytes), static_cast<double>(info.parameters) / 1e6,
+      info.name.empty() ? "-" : base::Label(info.name), info.architecture, info.num_layers, info.hidden_size, info.intermediate_size,
+      info.num_heads, info.num_kv_heads, info.head_dim, info.vocab_size, info.tied_embeddings ? ", tied embeddings" : "", info.max_context,
+      fmt::join(info.dtypes, ", "));
   if (IsHead(info)) {
     text +=
         fmt::format("draft         vocabulary {}, target hidden {}, taps {}, options {}\n", info.draft_vocab_size, info.target_hidden_size,
@@ -91,9 +95,8 @@ int RunInfo(const Args& args, Streams& streams) {
   CLI::App app("What a model file or head folder is, and whether a draft head fits it.", "haast info");
   ModelFlags flags;
   bool json = false;
-  app.add_option("MODEL", flags.model, "GGUF file, Hugging Face folder or head folder; default: the default model and its head")
-      ->type_name("PATH");
-  app.add_option("--draft", flags.draft, "EAGLE-3 head folder to check against MODEL")->type_name("PATH");
+  AddPath(app, "MODEL", flags.model, "GGUF file, Hugging Face folder or head folder; default: the default model and its head");
+  AddPath(app, "--draft", flags.draft, "EAGLE head folder to check against MODEL");
   app.add_flag("--json", json, "print one JSON object");
   app.footer("Exit codes: 0 done (and the head fits), 2 wrong flags, 3 a file cannot be used or the head does not fit.");
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;

@@ -13,12 +13,13 @@ namespace haast::cli {
 namespace {
 
 // Signal handlers have no other way to reach the program: set here only, read through InterruptScope only.
-std::atomic<bool> interrupted{false};
-std::atomic<int> wake_fd{-1};  // readable once `interrupted` is set
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+std::atomic<int> received{0};
+std::atomic<int> wake_fd{-1};  // readable once `received` is set
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void OnSignal(int signal) {
-  if (interrupted.exchange(true)) {
+  int none = 0;
+  if (!received.compare_exchange_strong(none, signal)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
@@ -41,7 +42,7 @@ void Install(void (*handler)(int)) {
 }  // namespace
 
 InterruptScope::InterruptScope() {
-  interrupted = false;
+  received = 0;
   wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   Install(OnSignal);
 }
@@ -51,11 +52,11 @@ InterruptScope::~InterruptScope() {
   close(wake_fd.exchange(-1));
 }
 
-bool InterruptScope::Interrupted() { return interrupted; }
+int InterruptScope::Signal() { return received; }
 
 // The flag first: a signal between the two steps leaves the flag set, which WaitReadable asks before it waits.
 void InterruptScope::Clear() {
-  interrupted = false;
+  received = 0;
   uint64_t count;
   if (read(wake_fd, &count, sizeof(count)) < 0) {
     // Nothing came.
@@ -63,7 +64,7 @@ void InterruptScope::Clear() {
 }
 
 bool InterruptScope::WaitReadable(int fd) {
-  while (!interrupted) {
+  while (!Interrupted()) {
     pollfd ready[] = {{.fd = fd, .events = POLLIN, .revents = 0}, {.fd = wake_fd, .events = POLLIN, .revents = 0}};
     if (poll(ready, 2, -1) < 0 && errno != EINTR) return true;  // the read will say what is wrong
     if (ready[0].revents != 0) return true;

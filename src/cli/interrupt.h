@@ -1,4 +1,4 @@
-// Ctrl-C as a question to ask, where ending the program at once would lose the answer so far.
+// Ctrl-C and SIGTERM as a question to ask, where ending the program at once would lose the answer so far.
 #pragma once
 
 namespace haast::cli {
@@ -12,8 +12,9 @@ class InterruptScope {
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
-  // A signal came since the start or the last Clear.
-  static bool Interrupted();
+  // The signal that came since the start or the last Clear, the first of several; 0: none.
+  static int Signal();
+  static bool Interrupted() { return Signal() != 0; }
   static void Clear();
   // Blocks until a read of `fd` would not block (true) or a signal has come (false), be it before the call or on another thread: a plain
   // read would sleep through both.

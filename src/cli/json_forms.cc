@@ -1,5 +1,7 @@
 #include "cli/json_forms.h"
 
+#include "base/format.h"
+
 namespace haast::cli {
 namespace {
 
@@ -101,6 +103,22 @@ Json BenchJson(const BenchReport& report) {
             {"draft_extend_ms", TimingJson(report.draft_extend_ms)}}}};
 }
 
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+// nlohmann's writer escapes what JSON demands; DEL and the controls from U+0080 on would reach a terminal as they are.
+std::string Dump(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = text[i] == '\xC2' && next < 0xA0;
+    if (c1 || text[i] == '\x7F') {
+      escaped += fmt::format("\\u{:04x}", c1 ? next : 0x7F);
+      i += c1 ? 1 : 0;
+    } else {
+      escaped += text[i];
+    }
+  }
+  return escaped;
+}
 
 }  // namespace haast::cli

@@ -1,13 +1,19 @@
 #include "cli/load_progress.h"
 
 #include <chrono>
+#include <system_error>
 
 #include "base/format.h"
 
 namespace haast::cli {
 
 LoadProgress::LoadProgress(Output& err, std::string what) : err_(err), what_(std::move(what)) {
-  if (err_.is_terminal()) thread_ = std::thread([this] { Loop(); });
+  if (!err_.is_terminal()) return;
+  try {
+    thread_ = std::thread([this] { Loop(); });
+  } catch (const std::system_error&) {
+    thread_ = std::thread();  // none to spare: no line
+  }
 }
 
 LoadProgress::~LoadProgress() {

@@ -85,7 +85,17 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
     return Err(ErrorCode::kInvalidArgument, "--speculative-algorithm {} needs a head for {}: give --draft HEAD", flags.algorithm,
                paths.model);
   }
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", flags.trace_metadata, {paths.model, paths.draft, flags.draft_model}));
   return paths;
+}
+
+Status RefuseOverwriting(const char* flag, const std::string& output, std::initializer_list<std::string> inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code missing;
+    if (output.empty() || input.empty() || !(output == input || fs::equivalent(output, input, missing))) continue;
+    return Err(ErrorCode::kInvalidArgument, "{} {} would overwrite {}, which is read: give another path", flag, output, input);
+  }
+  return {};
 }
 
 }  // namespace haast::cli

@@ -1,6 +1,7 @@
 // Where the model and the head are when the flags do not say.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -32,5 +33,8 @@ struct ModelPaths {
 // `want_head`: the command uses a head (the flags alone may still say no). Errors are kNotFound with all places looked at
 // and what to do.
 Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, bool want_head);
+
+// kInvalidArgument where `output`, given with `flag`, is one of `inputs`: what is written would destroy it. Empty paths are none.
+Status RefuseOverwriting(const char* flag, const std::string& output, std::initializer_list<std::string> inputs);
 
 }  // namespace haast::cli

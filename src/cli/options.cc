@@ -22,40 +22,37 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
   const std::string model = "Model";
   const std::string speculation = "Speculation";
   app.option_defaults()->always_capture_default();
-  app.add_option("--model", flags.model, "GGUF file or Hugging Face folder; default: the model that `make model` keeps in the cache folder")
-      ->type_name("PATH")
+  AddPath(app, "--model", flags.model, "GGUF file or Hugging Face folder; default: the model that `make model` keeps in the cache folder")
       ->group(model);
   app.add_option("--threads", flags.threads, "threads; 0: every processor this process may use")
-      ->transform(WholeNumber(0, 1024))
+      ->transform(WholeNumber(0, kMaxThreads))
       ->group(model);
   app.add_option("--backend", flags.backend, "cpu, or ref: the naive fp32 definition of correct (slow)")
       ->transform(OneOf({"cpu", "ref"}))
       ->group(model);
   app.add_option("--kv-dtype", flags.kv_dtype, "how keys and values are kept")->transform(OneOf({"f16", "f32"}))->group(model);
-  app.add_option("--context", flags.context, "longest sequence in tokens; 0: the model's own limit")
-      ->transform(WholeNumber(0, int64_t{1} << 30))
+  app.add_option("--context", flags.context, "longest sequence in tokens, at most the model's own limit; 0: that limit")
+      ->transform(WholeNumber(0, kMaxContext))
       ->group(model);
   app.add_option("--kv-tokens", flags.kv_tokens, "tokens in the KV pool, all requests together; 0: one full context, at least 8192")
-      ->transform(WholeNumber(0, int64_t{1} << 40))
+      ->transform(WholeNumber(0, kMaxKvTokens))
       ->group(model);
-  app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")->transform(WholeNumber(1, 1 << 20))->group(model);
+  app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")
+      ->transform(WholeNumber(1, kMaxPrefillChunk))
+      ->group(model);
   app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt anew")->group(model);
   app.add_option("--preemption", flags.preemption,
                  "when the KV pool is full the latest request waits; recompute: its KV is computed again, swap: it is kept elsewhere")
       ->transform(OneOf({"recompute", "swap"}))
       ->group(model);
-  app.add_option("--swap-directory", flags.swap_directory, "with --preemption swap: a folder for swapped KV; default: host memory")
-      ->type_name("PATH")
+  AddPath(app, "--swap-directory", flags.swap_directory, "with --preemption swap: a folder for swapped KV; default: host memory")
       ->group(model);
-  app.add_option("--trace-metadata", flags.trace_metadata, "write the metadata of every launch to this file, for `haast check`")
-      ->type_name("PATH")
+  AddPath(app, "--trace-metadata", flags.trace_metadata, "write the metadata of every launch to this file, for `haast check`")
       ->group(model);
-  app.add_option("--draft", flags.draft,
-                 "EAGLE head folder (EAGLE-1, 2, 3 or 3.1); default: the shipped head with the default model, else none")
-      ->type_name("PATH")
+  AddPath(app, "--draft", flags.draft,
+          "EAGLE head folder (EAGLE-1, 2, 3 or 3.1); default: the shipped head with the default model, else none")
       ->group(speculation);
-  app.add_option("--draft-model", flags.draft_model, "GGUF file or folder of a smaller model of the same vocabulary, for draft_model")
-      ->type_name("PATH")
+  AddPath(app, "--draft-model", flags.draft_model, "GGUF file or folder of a smaller model of the same vocabulary, for draft_model")
       ->group(speculation);
   app.add_option("--speculative-algorithm", flags.algorithm,
                  "eagle3 or eagle (--draft), draft_model (--draft-model), ngram (prompt lookup), suffix, none; default: that of the head")
@@ -66,7 +63,7 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
       ->transform(WholeNumber(0, kMaxDraftTokens))
       ->group(speculation);
   app.add_option("--draft-top-k", flags.draft_top_k, "children of a drafted token; 1: a chain, more: a tree")
-      ->transform(WholeNumber(1, 16))
+      ->transform(WholeNumber(1, kMaxDraftTopK))
       ->group(speculation);
   app.add_option("--draft-depth", flags.draft_depth, "levels of a draft tree; 0: as many as drafts in a chain, at most 5 in a tree")
       ->transform(WholeNumber(0, kMaxDraftTokens))
@@ -106,9 +103,9 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--seed", flags.seed, "the same seed gives the same answer, with speculation on or off (but see --speculative-sampling)")
       ->transform(Seed())
       ->group(group);
-  app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")->transform(WholeNumber(1, int64_t{1} << 30))->group(group);
+  app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")->transform(WholeNumber(1, kMaxContext))->group(group);
   app.add_option("--min-tokens", flags.min_tokens, "no end-of-answer token before so many tokens")
-      ->transform(WholeNumber(0, int64_t{1} << 30))
+      ->transform(WholeNumber(0, kMaxContext))
       ->group(group);
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on after an end-of-answer token")->group(group);
   app.option_defaults()->always_capture_default(false);
@@ -215,7 +212,7 @@ std::optional<int> Parse(CLI::App& app, const std::vector<std::string>& args, Ou
     out.Write(app.help());
     return out.ok() ? kExitOk : kExitRuntime;
   } catch (const CLI::ParseError& error) {
-    err.Write(fmt::format("{}: {}\nSee `{} --help`.\n", app.get_name(), error.what(), app.get_name()));
+    err.WriteText(fmt::format("{}: {}\nSee `{} --help`.\n", app.get_name(), error.what(), app.get_name()));
     return kExitUsage;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "base/knobs.h"
+#include "base/printable.h"
 
 namespace haast::cli {
 
@@ -24,7 +25,7 @@ bool Output::Write(std::string_view bytes) {
   return errno_ == 0;
 }
 
-bool Output::WriteText(std::string_view text) { return is_terminal_ ? Write(WithoutControls(text)) : Write(text); }
+bool Output::WriteText(std::string_view text) { return Write(base::WithoutControls(text)); }
 
 bool Output::reader_gone() const { return errno_ == EPIPE; }
 
@@ -32,24 +33,6 @@ Status Output::status() const {
   if (errno_ == 0) return {};
   const char* name = fd_ == STDERR_FILENO ? "standard error" : "standard output";
   return Err(ErrorCode::kIo, "{}: writing failed: {}", name, std::strerror(errno_));
-}
-
-std::string WithoutControls(std::string_view text) {
-  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-  std::string clean;
-  clean.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool c1 = byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    const bool c0 = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
-    if (c0 || c1) {
-      clean += kReplacement;
-      i += c1 ? 1 : 0;
-    } else {
-      clean += text[i];
-    }
-  }
-  return clean;
 }
 
 }  // namespace haast::cli

@@ -15,8 +15,8 @@ class Output {
 
   // Writes all bytes. After the first failure nothing is written any more and false is returned; status() says why.
   bool Write(std::string_view bytes);
-  // Text made by a model or read from a file: on a terminal, control characters other than newline and tab become U+FFFD,
-  // so that no answer can move the cursor, change the title or type into the terminal.
+  // Text for people: errors, reports and whatever else may quote a file. Control characters other than newline and tab become
+  // U+FFFD, so that no file can move the cursor, change the title or type into the terminal that shows it now or later.
   bool WriteText(std::string_view text);
 
   bool is_terminal() const { return is_terminal_; }
@@ -33,9 +33,6 @@ class Output {
   bool is_terminal_;
   bool colour_;
 };
-
-// `text` with control characters other than newline and tab replaced by U+FFFD. C1 controls (U+0080 to U+009F) count.
-std::string WithoutControls(std::string_view text);
 
 // The streams of one command.
 struct Streams {

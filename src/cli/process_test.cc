@@ -144,7 +144,37 @@ TEST_F(ProcessTest, SigintEndsTheAnswerWithItsStatistics) {
   EXPECT_TRUE(child.ReadUntil("finished: ")) << child.output();
   const int code = child.Wait();
   // The tiny context may be full before the signal arrives.
-  EXPECT_TRUE(code == kExitInterrupted || (code == kExitOk && child.output().find("finished: length") != std::string::npos)) << code;
+  EXPECT_TRUE(code == 130 || (code == kExitOk && child.output().find("finished: length") != std::string::npos)) << code;
+}
+
+// What was generated is printed and kept, and the shell sees which signal it was.
+TEST_F(ProcessTest, SigtermKeepsTheRequestAndItsExitCode) {
+  const std::string path = files_->dir.Join("terminated");
+  const Args slow = {"--backend", "ref", "--max-tokens", "200", "--ignore-eos", "--show-drafts", "hello"};
+  Child child = Haast(Args{"generate", "--save", path, "--save-every", "1000"} + files_->Flags() + slow, Child::Streams::kPipe);
+  ASSERT_TRUE(child.ReadUntil("own token\n")) << child.output();
+  ASSERT_TRUE(child.ReadUntil("{")) << child.output();
+  child.Signal(SIGTERM);
+  ASSERT_TRUE(child.ReadUntil("finished: cancelled")) << child.output();
+  EXPECT_EQ(child.Wait(), 143);
+  Child resumed(Args{HAAST_PROGRAM, "generate", "--resume", path, "--model", files_->model, "--draft", files_->head, "--threads", "1",
+                     "--backend", "ref"},
+                {}, Child::Streams::kPipe);
+  EXPECT_TRUE(resumed.ReadUntil("200 tokens")) << resumed.output();
+  EXPECT_EQ(resumed.Wait(), kExitOk);
+}
+
+TEST_F(ProcessTest, SigtermEndsAChatAtItsPromptAndInAnAnswer) {
+  Child waiting = Haast(Args{"chat"} + files_->Flags(), Child::Streams::kTerminal);
+  ASSERT_TRUE(waiting.ReadUntil("> ")) << waiting.output();
+  waiting.Signal(SIGTERM);
+  EXPECT_EQ(waiting.Wait(), 143);
+  Child answering = Haast(Args{"chat", "--show-drafts"} + files_->Flags() + Endless(), Child::Streams::kTerminal, {"NO_COLOR=1"});
+  ASSERT_TRUE(answering.ReadUntil("> ")) << answering.output();
+  answering.Type("hello\n");
+  ASSERT_TRUE(answering.ReadUntil("{")) << answering.output();
+  answering.Signal(SIGTERM);
+  EXPECT_EQ(answering.Wait(), 143);
 }
 
 TEST_F(ProcessTest, ReaderThatGoesAwayEndsTheProgramQuietly) {
@@ -160,6 +190,19 @@ TEST_F(ProcessTest, ClosedStandardOutputIsAFailure) {
   Child child(command, {"LC_ALL=C.UTF-8"}, Child::Streams::kPipe);
   EXPECT_TRUE(child.ReadUntil("standard output: writing failed")) << child.output();
   EXPECT_EQ(child.Wait(), kExitRuntime);
+}
+
+TEST_F(ProcessTest, AThreadThatTheSystemRefusesIsNotTheModelsFault) {
+  const auto limited = [](const Args& args) {
+    return Child(Args{"/bin/sh", "-c", "ulimit -v 240000; exec \"$@\"", "sh", HAAST_PROGRAM} + args, {}, Child::Streams::kPipe);
+  };
+  Child version = limited({"--version"});
+  if (version.Wait() != kExitOk) GTEST_SKIP() << "an instrumented program needs more address space";
+  Child child = limited({"generate", "--model", files_->model, "--threads", "1", "hello"});
+  EXPECT_TRUE(child.ReadUntil("haast generate: the system refused a thread")) << child.output();
+  EXPECT_EQ(child.Wait(), kExitRuntime);
+  EXPECT_THAT(child.output(), HasSubstr("ulimit -v"));
+  EXPECT_THAT(child.output(), ::testing::Not(HasSubstr(files_->model)));
 }
 
 TEST_F(ProcessTest, TerminalGetsColoursUnlessNoColor) {

@@ -30,8 +30,8 @@ std::string ProgramHelp() {
   for (const Command& command : kCommands) help += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return help +
          "\n`haast COMMAND --help` lists the options of a command; `haast --version` prints the version.\n"
-         "Exit codes: 0 done, 1 the run failed or the check found violations, 2 wrong flags or prompt, 3 a file cannot be used, 130 "
-         "interrupted.\n";
+         "Exit codes: 0 done, 1 the run failed or the check found violations, 2 wrong flags or prompt, 3 a file cannot be used, 130 or "
+         "143 interrupted.\n";
 }
 
 }  // namespace
@@ -55,12 +55,12 @@ int RunProgram(const Args& arguments, Streams& streams) {
   }
   std::vector<const char*> names;
   for (const Command& command : kCommands) names.push_back(command.name);
-  streams.err.Write(fmt::format("haast: expected a command ({}), got '{}'\nSee `haast --help`.\n", fmt::join(names, ", "), name));
+  streams.err.WriteText(fmt::format("haast: expected a command ({}), got '{}'\nSee `haast --help`.\n", fmt::join(names, ", "), name));
   return kExitUsage;
 }
 
 int Fail(Streams& streams, const char* command, const Error& error) {
-  streams.err.Write(fmt::format("haast {}: {}\n", command, error.message));
+  streams.err.WriteText(fmt::format("haast {}: {}\n", command, error.message));
   return ExitCodeOf(error);
 }
 

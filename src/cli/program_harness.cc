@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
+
+#include "cli/exit_code.h"
 
 namespace haast::cli::testing {
 
@@ -52,6 +55,30 @@ Ran RunHaast(const haast::testing::TempDir& dir, const Args& args, const std::st
 Args operator+(Args a, const Args& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+TinyFiles* ProgramTest::files_ = nullptr;
+
+Ran ProgramTest::Generate(const Args& more, const std::string& input) {
+  return Haast(Args{"generate"} + files_->Flags() + Args{"--max-tokens", "40", "--ignore-eos"} + more, input);
+}
+
+nlohmann::json ProgramTest::GenerateJson(const Args& more) {
+  const Ran ran = Generate(Args{"--json"} + more);
+  EXPECT_EQ(ran.code, kExitOk) << ran.err;
+  EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1) << ran.out;
+  return ran.json();
+}
+
+void ProgramTest::ExpectError(const Ran& ran, int code, const std::string& message) {
+  EXPECT_EQ(ran.code, code) << ran.err;
+  EXPECT_THAT(ran.err, ::testing::HasSubstr(message));
+  EXPECT_EQ(ran.out, "");
+}
+
+std::string ProgramTest::Write(const std::string& name, const std::string& text) {
+  std::ofstream(files_->dir.Join(name), std::ios::binary) << text;
+  return files_->dir.Join(name);
 }
 
 }  // namespace haast::cli::testing

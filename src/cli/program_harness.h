@@ -1,6 +1,9 @@
 // Runs commands inside the test, on a tiny model, with files for streams.
 #pragma once
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -39,5 +42,24 @@ class TinyFiles {
 Ran RunHaast(const haast::testing::TempDir& dir, const Args& args, const std::string& input = "");
 
 Args operator+(Args a, const Args& b);
+
+// A command a call, on one set of tiny files.
+class ProgramTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { files_ = new TinyFiles(); }
+  static void TearDownTestSuite() {
+    delete files_;
+    files_ = nullptr;
+  }
+
+  static Ran Haast(const Args& args, const std::string& input = "") { return RunHaast(files_->dir, args, input); }
+  static Ran Generate(const Args& more, const std::string& input = "");
+  static nlohmann::json GenerateJson(const Args& more);
+  static void ExpectError(const Ran& ran, int code, const std::string& message);
+  // A file of that name with that text; its path.
+  static std::string Write(const std::string& name, const std::string& text);
+
+  static TinyFiles* files_;
+};
 
 }  // namespace haast::cli::testing

@@ -3,10 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "cli/exit_code.h"
@@ -19,38 +20,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class ProgramTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { files_ = new TinyFiles(); }
-  static void TearDownTestSuite() {
-    delete files_;
-    files_ = nullptr;
-  }
-
-  static Ran Haast(const Args& args, const std::string& input = "") { return RunHaast(files_->dir, args, input); }
-  static Ran Generate(const Args& more, const std::string& input = "") {
-    return Haast(Args{"generate"} + files_->Flags() + Args{"--max-tokens", "40", "--ignore-eos"} + more, input);
-  }
-  static json GenerateJson(const Args& more) {
-    const Ran ran = Generate(Args{"--json"} + more);
-    EXPECT_EQ(ran.code, kExitOk) << ran.err;
-    EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1) << ran.out;
-    return ran.json();
-  }
-  static void ExpectError(const Ran& ran, int code, const std::string& message) {
-    EXPECT_EQ(ran.code, code) << ran.err;
-    EXPECT_THAT(ran.err, HasSubstr(message));
-    EXPECT_EQ(ran.out, "");
-  }
-  static std::string Write(const std::string& name, const std::string& text) {
-    std::ofstream(files_->dir.Join(name), std::ios::binary) << text;
-    return files_->dir.Join(name);
-  }
-
-  static TinyFiles* files_;
-};
-TinyFiles* ProgramTest::files_ = nullptr;
 
 TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
   const json answer = GenerateJson({"--logprobs", "2", "hello there"});
@@ -92,47 +61,6 @@ TEST_F(ProgramTest, RejectionSamplingHasItsOwnAnswers) {
                                "rejection", "--prompts", Write("rejection.jsonl", "{\"turns\": [\"hello\"]}\n")});
   EXPECT_EQ(bench.code, kExitOk) << bench.err;
   EXPECT_THAT(bench.out, HasSubstr("tokens identical in all repeats of a mode"));
-}
-
-// The file holds the request as it was when it had been saved last: some tokens before the end.
-TEST_F(ProgramTest, ASavedRequestGoesOnWhereItWas) {
-  const std::string path = files_->dir.Join("session");
-  const Args request = {"--temperature", "1", "--seed", "7", "--logprobs", "2", "--stop", "no such text", "hello there"};
-  const json whole = GenerateJson(request);
-  const json saved = GenerateJson(Args{"--save", path, "--save-every", "7"} + request);
-  EXPECT_EQ(saved["token_ids"], whole["token_ids"]);
-  const Ran resumed =
-      Haast(Args{"generate", "--json", "--resume", path} + Args{"--model", files_->model, "--draft", files_->head, "--threads", "1"});
-  ASSERT_EQ(resumed.code, kExitOk) << resumed.err;
-  for (const char* field : {"text", "token_ids", "logprobs", "finish_reason"}) EXPECT_EQ(resumed.json()[field], whole[field]) << field;
-  EXPECT_EQ(resumed.json()["speculation"]["accepted"], whole["speculation"]["accepted"]);
-  EXPECT_EQ(resumed.json()["timings"]["generated_tokens"], 40);
-  ExpectError(Haast({"generate", "--resume", path, "--seed", "3"}), kExitUsage, "leave out --seed");
-  ExpectError(Haast({"generate", "--save", path, "--compare", "hi"}), kExitUsage, "--compare runs the request several times");
-  ExpectError(Haast({"generate", "--resume", path, "--model", files_->model, "--threads", "1"}), kExitFile, "another draft head");
-  ExpectError(Haast({"generate", "--resume", files_->model, "--model", files_->model, "--threads", "1"}), kExitFile,
-              "expected a saved session");
-}
-
-TEST_F(ProgramTest, AKilledProgramsRequestGoesOn) {
-  const std::string path = files_->dir.Join("killed");
-  const Args request = {"--max-tokens", "1500", "--ignore-eos", "--seed", "5", "--temperature", "1", "hello"};
-  const json whole = Haast(Args{"generate", "--json"} + files_->Flags() + request).json();
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    Haast(Args{"generate", "--json", "--save", path, "--save-every", "1"} + files_->Flags() + request);
-    _exit(0);
-  }
-  while (access(path.c_str(), R_OK) != 0 && waitpid(child, nullptr, WNOHANG) == 0) usleep(1000);
-  usleep(20000);
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  const Ran resumed =
-      Haast(Args{"generate", "--json", "--resume", path, "--model", files_->model, "--draft", files_->head, "--threads", "1"});
-  ASSERT_EQ(resumed.code, kExitOk) << resumed.err;
-  EXPECT_EQ(resumed.json()["token_ids"], whole["token_ids"]);
-  EXPECT_EQ(resumed.json()["text"], whole["text"]);
 }
 
 TEST_F(ProgramTest, SpeculationChangesNothingButSpeed) {
@@ -238,6 +166,14 @@ TEST_F(ProgramTest, WrongPromptsAndFlagsAreUsageErrors) {
   ExpectError(Haast({"generate", "--model", files_->model, "--compare", "hello"}), kExitUsage, "--compare needs a head");
 }
 
+TEST_F(ProgramTest, EmptyPathsAreRefusedEverywhere) {
+  for (const char* flag : {"--file", "--save", "--resume", "--model"}) ExpectError(Generate({flag, ""}), kExitUsage, "expected a path");
+  ExpectError(Haast({"bench", "--prompts", ""}), kExitUsage, "--prompts: expected a path");
+  ExpectError(Haast({"info", ""}), kExitUsage, "MODEL: expected a path");
+  ExpectError(Haast({"info", files_->model, "--draft="}), kExitUsage, "--draft: expected a path");
+  ExpectError(Haast({"check", ""}), kExitUsage, "FILE: expected a path");
+}
+
 TEST_F(ProgramTest, UnusableFilesAreFileErrors) {
   const std::string none = files_->dir.Join("none.gguf");
   ExpectError(Haast({"generate", "--model", none, "hello"}), kExitFile, none);
@@ -307,13 +243,6 @@ TEST_F(ProgramTest, BenchMeasuresStepsAndPrompts) {
   EXPECT_THAT(text.out, HasSubstr("draft extend"));
 }
 
-TEST_F(ProgramTest, ResumeRefusesEveryFlagOfTheRequest) {
-  for (const char* flag : {"--repetition-penalty", "--min-tokens", "--prompt-logprobs", "--draft-top-k", "--temperature"}) {
-    ExpectError(Haast({"generate", "--model", files_->model, "--resume", "saved", flag, "1"}), kExitUsage,
-                std::string("leave out ") + flag);
-  }
-}
-
 TEST_F(ProgramTest, AFifoIsNoModel) {
   const std::string fifo = files_->dir.Join("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -346,6 +275,62 @@ TEST_F(ProgramTest, InfoSaysWhatFitsAndWhatNot) {
   EXPECT_EQ(head.code, kExitOk) << head.err;
   EXPECT_THAT(head.out, HasSubstr("target hidden 64"));
   ExpectError(Haast({"info", files_->dir.Join("none")}), kExitFile, "none");
+}
+
+// Whatever loading the head would refuse, with the same words.
+TEST_F(ProgramTest, InfoRefusesEveryHeadThatCannotBeLoaded) {
+  const std::string weights = ReadFile(files_->head + "/model.safetensors");
+  const auto expect_misfit = [&](const std::string& changed, const std::string& why) {
+    const std::string head = files_->dir.Join("misfit");
+    std::filesystem::create_directories(head);
+    std::filesystem::copy(files_->head, head, std::filesystem::copy_options::overwrite_existing);
+    Write("misfit/model.safetensors", changed);
+    const Ran info = Haast({"info", files_->model, "--draft", head, "--json"});
+    EXPECT_EQ(info.code, kExitFile) << why;
+    EXPECT_EQ(info.json()["draft"]["fits"], false) << why;
+    EXPECT_THAT(info.json()["draft"]["why_not"].get<std::string>(), HasSubstr(why));
+    ExpectError(Haast({"generate", "--model", files_->model, "--draft", head, "hello"}), kExitFile, why);
+  };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = weights;
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  uint64_t header_size = 0;
+  std::memcpy(&header_size, weights.data(), sizeof(header_size));
+  const json header = json::parse(weights.substr(8, header_size));
+  std::string outside = weights;
+  outside[8 + header_size + header["d2t"]["data_offsets"][0].get<size_t>() + 2] = 1;  // 65536 further
+  expect_misfit(outside, "d2t[0] = 65536 leads outside the vocabulary of 320");
+  expect_misfit(with("\"d2t\"", "\"d3t\""), "d2t is missing");
+  expect_misfit(with("\"fc.weight\"", "\"fx.weight\""), "tensor fc.weight is missing");
+}
+
+// Strings of a file never reach the terminal raw, be it as a report, as JSON or in an error.
+TEST_F(ProgramTest, NamesFromAModelAreFitToPrint) {
+  haast::testing::TinyLlama llama;
+  const std::string folder = haast::testing::WriteTinyFolder(llama, files_->dir.Join("bell\x07\xc2\x9b"));
+  const std::string config = ReadFile(folder + "/config.json");
+  for (const Args& args : {Args{"info", folder}, Args{"info", folder, "--json"}}) {
+    const Ran info = Haast(args);
+    EXPECT_EQ(info.code, kExitOk) << info.err;
+    EXPECT_EQ(info.out.find("\x07"), std::string::npos) << info.out;
+    EXPECT_EQ(info.out.find("\xc2\x9b"), std::string::npos) << info.out;
+  }
+  EXPECT_EQ(Haast({"info", folder, "--json"}).json()["name"], "bell\x07\xc2\x9b") << "JSON keeps the name, escaped";
+  const size_t at = config.find("LlamaForCausalLM");
+  Write("bell\x07\xc2\x9b/config.json", config.substr(0, at) + "\\u001b[31mred" + config.substr(at));
+  const Ran refused = Haast({"info", folder});
+  EXPECT_EQ(refused.code, kExitFile);
+  EXPECT_THAT(refused.err, HasSubstr("\xEF\xBF\xBD[31mred"));
+  EXPECT_EQ(refused.err.find('\x1b'), std::string::npos);
+}
+
+TEST_F(ProgramTest, AFolderWithoutAVocabularySaysWhichFileIsMissing) {
+  haast::testing::TinyLlama llama;
+  const std::string folder = haast::testing::WriteTinyFolder(llama, files_->dir.Join("no_text"));
+  ExpectError(Haast({"generate", "--model", folder, "hello"}), kExitFile, "tokenizer.json in a folder");
+  Write("no_text/tokenizer.json", "");
+  ExpectError(Haast({"generate", "--model", folder, "hello"}), kExitFile, "no_text/tokenizer.json: expected text, got an empty file");
 }
 
 TEST_F(ProgramTest, DevicesNamesTheUsedInstructions) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "text/utf8.h"
 
 namespace haast::cli {
@@ -25,11 +26,12 @@ size_t FirstBadByte(const std::string& text) {
 
 Result<std::string> FirstTurn(const std::string& line, const std::string& where) {
   const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return Err(ErrorCode::kInvalidFile, "{}: expected a JSON object, got {:.60}", where, text::ToValidUtf8(line));
+  if (!object.is_object())
+    return Err(ErrorCode::kInvalidFile, "{}: expected a JSON object, got {}", where, base::Label(text::ToValidUtf8(line)));
   const auto turns = object.find("turns");
   if (turns == object.end() || !turns->is_array() || turns->empty() || !(*turns)[0].is_string()) {
     return Err(ErrorCode::kInvalidFile, "{}: expected \"turns\": [\"text\", ...] with at least one text, got {}", where,
-               turns == object.end() ? "no \"turns\"" : turns->dump().substr(0, 60));
+               turns == object.end() ? "no \"turns\"" : base::Label(turns->dump()));
   }
   std::string turn = (*turns)[0].get<std::string>();
   if (turn.empty()) return Err(ErrorCode::kInvalidFile, "{}: the first of \"turns\" is empty: expected a prompt", where);
@@ -59,9 +61,9 @@ Result<std::string> ReadTextFile(const std::string& path) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
     return Err(code, "{}: cannot be opened: {}: expected a readable text file", path, std::strerror(errno));
   }
-  Result<std::string> text = ReadAll(fd, path);
+  const Result<std::string> text = ReadAll(fd, path);
   ::close(fd);
-  return text;
+  return text.map([](const std::string& all) { return std::string(base::WithoutByteOrderMark(all)); });
 }
 
 Status CheckPrompt(const std::string& text, const std::string& name) {

@@ -27,12 +27,22 @@ TokenOutput OutputOf(const Json& json) {
   return output;
 }
 
+Json OutputsJson(const std::vector<TokenOutput>& outputs) {
+  Json list = Json::array();
+  for (const TokenOutput& output : outputs) list.push_back(OutputJson(output));
+  return list;
+}
+
+std::vector<TokenOutput> OutputsOf(const Json& list) {
+  std::vector<TokenOutput> outputs;
+  for (const Json& output : list) outputs.push_back(OutputOf(output));
+  return outputs;
+}
+
 }  // namespace
 
 std::string WriteNote(const SessionNote& note) {
-  Json outputs = Json::array();
-  for (const TokenOutput& output : note.outputs) outputs.push_back(OutputJson(output));
-  return Json{{"stops", note.stops}, {"outputs", std::move(outputs)}}.dump();
+  return Json{{"stops", note.stops}, {"prompt", OutputsJson(note.prompt)}, {"outputs", OutputsJson(note.outputs)}}.dump();
 }
 
 Result<SessionNote> ReadNote(const std::string& text, const std::string& path) {
@@ -40,7 +50,8 @@ Result<SessionNote> ReadNote(const std::string& text, const std::string& path) {
     const Json json = Json::parse(text);
     SessionNote note;
     note.stops = json.at("stops").get<std::vector<std::string>>();
-    for (const Json& output : json.at("outputs")) note.outputs.push_back(OutputOf(output));
+    note.prompt = OutputsOf(json.at("prompt"));
+    note.outputs = OutputsOf(json.at("outputs"));
     return note;
   } catch (const Json::exception& error) {
     return Err(ErrorCode::kInvalidFile, "{}: was not saved by haast generate: {}", path, error.what());

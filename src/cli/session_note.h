@@ -11,6 +11,7 @@ namespace haast::cli {
 
 struct SessionNote {
   std::vector<std::string> stops;
+  std::vector<TokenOutput> prompt;   // logprobs of the prompt, where they were asked for and are known
   std::vector<TokenOutput> outputs;  // of the tokens so far
 };
 
