@@ -215,7 +215,8 @@ std::string Describe(const PropertyCase& property) {
     text += fmt::format("  prompt {}, max {}, min {}, {} {} drafts, top_k {}, depth {}{}, {}, temperature {}{}, step {}, cancelled {}\n",
                         request.prompt.size(), request.max_tokens, request.min_tokens, SpeculativeAlgorithmName(speculation.algorithm),
                         speculation.num_draft_tokens, speculation.top_k, speculation.depth, speculation.automatic ? ", automatic" : "",
-                        SpeculativeSamplingName(speculation.sampling), request.sampling.temperature, planned.constrained ? ", constrained" : "", planned.arrives, planned.cancelled);
+                        SpeculativeSamplingName(speculation.sampling), request.sampling.temperature,
+                        planned.constrained ? ", constrained" : "", planned.arrives, planned.cancelled);
   }
   return text;
 }

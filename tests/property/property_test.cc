@@ -56,9 +56,11 @@ bool Passes(uint64_t seed, PropertyCounts* counts) {
 void Print(const PropertyCounts& counts) {
   fmt::print(
       "{} cases, {} steps, {} requests ({} cancelled, {} resumed, {} inspected), {} preemptions, {} swaps, {} tokens found in the cache, "
-      "{} pages evicted, {} launches checked, {} rounds accepted another branch, {} rounds of chosen depth, {} of rejection sampling; accepted drafts:",
+      "{} pages evicted, {} launches checked, {} rounds accepted another branch, {} rounds of chosen depth, {} of rejection sampling; "
+      "accepted drafts:",
       counts.cases, counts.steps, counts.requests, counts.cancelled, counts.resumed, counts.inspected, counts.preemptions, counts.swaps,
-      counts.prefix_hit_tokens, counts.prefix_evictions, counts.checked_launches, counts.other_branches, counts.automatic_rounds, counts.rejection_rounds);
+      counts.prefix_hit_tokens, counts.prefix_evictions, counts.checked_launches, counts.other_branches, counts.automatic_rounds,
+      counts.rejection_rounds);
   for (size_t i = 1; i < counts.accepted.size(); ++i) {
     fmt::print(" {} {}", SpeculativeAlgorithmName(static_cast<SpeculativeAlgorithm>(i)), counts.accepted[i]);
   }
