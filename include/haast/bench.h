@@ -47,6 +47,10 @@ struct BenchReport {
 Result<BenchReport> RunBench(const EngineOptions& engine, const BenchOptions& options,
                              const std::function<void(const std::string&)>& progress);
 
+// What launches cost, for EngineOptions::step_costs: each is timed `repeats` times and the shortest time counts. Loads the models of
+// `engine` anew. kInvalidArgument: a pool or context too small.
+Result<StepCosts> MeasureStepCosts(const EngineOptions& engine, int repeats);
+
 // Gigabytes (1e9) a second that `threads` threads together read from a buffer of `bytes`, the median of several passes.
 // Errors: kInvalidArgument where either is below 1, kOutOfMemory.
 Result<double> MeasureReadBandwidth(int threads, int64_t bytes);

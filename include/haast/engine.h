@@ -15,6 +15,7 @@
 #include "haast/model_info.h"
 #include "haast/request.h"
 #include "haast/result.h"
+#include "haast/step_costs.h"
 
 namespace haast {
 
@@ -47,6 +48,9 @@ struct EngineOptions {
   // File that gets the metadata of every launch, target and head, one JSON line each (docs/check.md); empty: none. A path
   // that cannot be opened is refused; a later failure ends the trace (EngineStats::trace_error), not the run.
   std::string trace_metadata;
+  // What launches cost (MeasureStepCosts in haast/bench.h): automatic speculation then decides by these alone, the same way
+  // every time, and EngineStats::priced_seconds adds them up. Null: measured when a request first speculates automatically.
+  std::shared_ptr<const StepCosts> step_costs;
 };
 
 // One drafter's part in the speculation of all requests.
@@ -76,6 +80,8 @@ struct EngineStats {
   double draft_seconds = 0.0;   // draft decode and draft extend
   double target_seconds = 0.0;  // target launches
   double sample_seconds = 0.0;  // acceptance and sampling
+  double priced_seconds = 0.0;         // what all launches cost by EngineOptions::step_costs; 0 without
+  double priced_prompt_seconds = 0.0;  // of those, in steps that took prompt tokens
   int64_t traced_launches = 0;  // written to trace_metadata
   std::string trace_error;      // why the trace ended early; empty: it did not
 };

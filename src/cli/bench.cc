@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "cli/commands.h"
+#include "cli/cost_file.h"
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
 #include "cli/interrupt.h"
@@ -20,6 +21,9 @@ struct BenchFlags {
   std::vector<std::string> files;
   int64_t limit = 0;
   int concurrency = 1;
+  bool single = false;
+  std::string costs;
+  std::string costs_out;
   bool no_steps = false;
   bool json = false;
 };
@@ -51,6 +55,14 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
       ->take_all()
       ->allow_extra_args(false)
       ->group(prompts);
+  app.add_flag("--single", flags.single, "answer as the flags say only, not plainly beside it: compare answers_checksum")->group(prompts);
+  app.add_option("--costs", flags.costs,
+                 "step costs that --costs-out wrote: automatic speculation decides by them alone, and runs over --prompts are priced by them")
+      ->type_name("PATH")
+      ->group(prompts);
+  app.add_option("--costs-out", flags.costs_out, "measure what launches cost here (seconds) and write it to this file")
+      ->type_name("PATH")
+      ->group(steps);
   AddSamplingFlags(app, flags.sampling);
   AddModelFlags(app, flags.model);
   app.footer(
@@ -120,14 +132,14 @@ Result<std::vector<FileReport>> BenchFiles(const EngineOptions& options, const s
 
 Status CheckFlags(const BenchFlags& flags) {
   HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
-  if (flags.no_steps && flags.files.empty()) {
+  if (flags.no_steps && flags.files.empty() && flags.costs_out.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--no-steps leaves nothing to measure: give --prompts FILE, or leave it out");
   }
   if (flags.files.empty() && !flags.model.trace_metadata.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--trace-metadata writes the runs over --prompts, not the timed steps: give --prompts FILE");
   }
-  if (!flags.files.empty() && SpeculationOff(flags.model)) {
-    return Err(ErrorCode::kInvalidArgument, "--prompts compares speculation on and off: leave out --no-speculation");
+  if (!flags.files.empty() && SpeculationOff(flags.model) && !flags.single) {
+    return Err(ErrorCode::kInvalidArgument, "--prompts compares speculation on and off: leave out --no-speculation, or give --single");
   }
   return {};
 }
@@ -136,7 +148,7 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
   HAAST_ASSIGN_OR_RETURN(const std::vector<PromptFile> files, ReadFiles(flags));
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
-  if (!files.empty() && flags.model.algorithm.empty() && paths.draft.empty()) {
+  if (!files.empty() && flags.model.algorithm.empty() && paths.draft.empty() && !SpeculationOff(flags.model)) {
     return Err(ErrorCode::kInvalidArgument, "--prompts needs a head for {}: give --draft HEAD, or another --speculative-algorithm",
                paths.model);
   }
@@ -145,6 +157,14 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
   }
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   options.prefix_cache = false;  // prompts are run again and again and must be computed each time
+  if (!flags.costs_out.empty()) {
+    HAAST_ASSIGN_OR_RETURN(const StepCosts costs, MeasureStepCosts(options, flags.steps.repeats));
+    HAAST_RETURN_IF_ERROR(WriteStepCosts(flags.costs_out, costs, options));
+  }
+  if (!flags.costs.empty()) {
+    HAAST_ASSIGN_OR_RETURN(StepCosts costs, ReadStepCosts(flags.costs));
+    options.step_costs = std::make_shared<const StepCosts>(std::move(costs));
+  }
   Json json = Json::object();
   std::string text;
   if (!flags.no_steps) {
@@ -167,6 +187,7 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
     bench.request.ignore_eos = flags.sampling.ignore_eos;
     bench.repeats = flags.steps.repeats;
     bench.concurrency = flags.concurrency;
+    bench.single = flags.single;
     HAAST_ASSIGN_OR_RETURN(const std::vector<FileReport> reports, BenchFiles(options, files, flags.model, &bench, streams));
     json["speculation"] = SpeculationBenchJson(reports, bench);
     if (!flags.json) streams.out.WriteText(SpeculationText(reports, bench));

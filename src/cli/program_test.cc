@@ -243,6 +243,40 @@ TEST_F(ProgramTest, BenchMeasuresStepsAndPrompts) {
   EXPECT_THAT(text.out, HasSubstr("draft extend"));
 }
 
+TEST_F(ProgramTest, BenchPricesRunsByAFileOfCosts) {
+  const std::string costs = files_->dir.Join("costs.json");
+  const Args model = {"--model", files_->model, "--draft", files_->head, "--threads", "1"};
+  ASSERT_EQ(Haast(Args{"bench", "--no-steps", "--costs-out", costs, "--repeats", "1"} + model).code, kExitOk);
+  const Args prompts = {"--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n{\"turns\": [\"two\"]}\n"), "--max-tokens", "12", "--ignore-eos"};
+  const auto speculation = [&](const Args& more) {
+    const Ran ran = Haast(Args{"bench", "--json", "--no-steps", "--repeats", "1", "--costs", costs} + prompts + model + more);
+    EXPECT_EQ(ran.code, kExitOk) << ran.err;
+    return ran.json()["speculation"];
+  };
+  const json both = speculation({});
+  const json again = speculation({});
+  EXPECT_EQ(both["automatic"], true);
+  for (const char* mode : {"plain_priced", "speculative_priced"}) {
+    EXPECT_GT(both[mode]["decode_tps"], both[mode]["tps"]) << mode;
+    EXPECT_EQ(both[mode], again[mode]) << "what the machine does meanwhile changes nothing";
+  }
+  const json plain = speculation({"--single", "--no-speculation"});
+  EXPECT_EQ(plain["plain_priced"]["tps"], nullptr) << "not run";
+  EXPECT_EQ(plain["speculative_priced"], both["plain_priced"]);
+  EXPECT_EQ(plain["answers_checksum"], both["answers_checksum"]);
+  EXPECT_NE(speculation({"--single", "--temperature", "1"})["answers_checksum"], both["answers_checksum"]);
+}
+
+TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
+  const Args bench = Args{"bench", "--no-steps", "--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n")} + files_->Flags();
+  ExpectError(Haast(bench + Args{"--costs", "none.json"}), kExitFile, "none.json");
+  ExpectError(Haast(bench + Args{"--costs", Write("bad.json", "{\"target\": 1}")}), kExitFile, "--costs-out FILE");
+  const std::string curve = R"({"all_logits": {"rows": [1], "seconds": [-1.0]}, "one_logit": {"rows": [], "seconds": []},
+                               "seconds_per_kv_entry": 0, "seconds_per_row_entry": 0})";
+  const std::string text = R"({"target": )" + curve + R"(, "head_step": )" + curve + R"(, "head_extend": )" + curve + R"(, "draft_model": )" + curve + "}";
+  ExpectError(Haast(bench + Args{"--costs", Write("bad.json", text)}), kExitFile, "expected a finite time above 0");
+}
+
 TEST_F(ProgramTest, AFifoIsNoModel) {
   const std::string fifo = files_->dir.Join("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);

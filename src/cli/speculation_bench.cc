@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/checksum.h"
 #include "base/format.h"
 #include "cli/compare.h"
 #include "cli/interrupt.h"
@@ -52,9 +53,14 @@ class FileBench {
     HAAST_RETURN_IF_ERROR(EncodeAll());
     for (std::vector<Answer>& first : first_) first.resize(prompts_.size());
     different_.resize(prompts_.size());
-    HAAST_RETURN_IF_ERROR(WarmUp());
+    // Prices know neither cold nor warm.
+    if (generator_.engine().options().step_costs == nullptr) HAAST_RETURN_IF_ERROR(WarmUp());
     for (int repeat = 0; repeat < options_.repeats; ++repeat) HAAST_RETURN_IF_ERROR(RunRepeat(repeat));
     report_.different = std::count(different_.begin(), different_.end(), true);
+    for (const Answer& answer : first_) {
+      const std::vector<int32_t> ids = answer.token_ids();
+      report_.checksum = base::Checksum({reinterpret_cast<const uint8_t*>(ids.data()), ids.size() * sizeof(int32_t)}, report_.checksum);
+    }
     return std::move(report_);
   }
 
@@ -84,6 +90,8 @@ class FileBench {
     totals.target_seconds += after.target_seconds - before.target_seconds;
     totals.draft_seconds += after.draft_seconds - before.draft_seconds;
     totals.sample_seconds += after.sample_seconds - before.sample_seconds;
+    totals.priced_seconds += after.priced_seconds - before.priced_seconds;
+    totals.priced_prompt_seconds += after.priced_prompt_seconds - before.priced_prompt_seconds;
     if (InterruptScope::Interrupted()) return Err(ErrorCode::kCancelled, "interrupted in {}", file_.path);
     if (!answers) return Err(answers.error().code, "{}: prompts {} to {}: {}", file_.path, begin + 1, end, answers.error().message);
     for (size_t i = 0; i < answers->size(); ++i) {
@@ -96,7 +104,7 @@ class FileBench {
   Status WarmUp() {
     double unused = 0.0;
     const size_t end = std::min(prompts_.size(), static_cast<size_t>(options_.concurrency));
-    HAAST_RETURN_IF_ERROR(RunGroup(0, end, /*speculative=*/false, &unused).map([](const auto&) {}));
+    if (!options_.single) HAAST_RETURN_IF_ERROR(RunGroup(0, end, /*speculative=*/false, &unused).map([](const auto&) {}));
     return RunGroup(0, end, /*speculative=*/true, &unused).map([](const auto&) {});
   }
 
@@ -111,6 +119,7 @@ class FileBench {
       // The mode that goes first alternates: a machine that grows slower or faster favours neither.
       const bool speculative_first = (static_cast<size_t>(repeat) + begin / step) % 2 == 1;
       for (const bool mode : {speculative_first, !speculative_first}) {
+        if (options_.single && !mode) continue;
         Sums& sums = mode ? speculative : plain;
         double seconds = 0.0;
         HAAST_ASSIGN_OR_RETURN(std::vector<Answer> answers, RunGroup(begin, end, mode, &seconds));
@@ -171,6 +180,8 @@ void AddMode(const ModeTotals& b, ModeTotals* a) {
   a->target_seconds += b.target_seconds;
   a->draft_seconds += b.draft_seconds;
   a->sample_seconds += b.sample_seconds;
+  a->priced_seconds += b.priced_seconds;
+  a->priced_prompt_seconds += b.priced_prompt_seconds;
 }
 
 Json StepJson(const ModeTotals& mode) {
@@ -188,17 +199,31 @@ std::string StepText(const char* name, const ModeTotals& mode) {
                      1e3 * Ratio(mode.sample_seconds, steps));
 }
 
+// Tokens of all repeats a priced second; null where nothing was priced.
+Json PricedTps(const ModeTotals& mode, int64_t tokens, double seconds) {
+  if (seconds <= 0.0) return nullptr;
+  return static_cast<double>(tokens) * static_cast<double>(mode.tps.size()) / seconds;
+}
+
+Json PricedJson(const FileReport& file, const ModeTotals& mode) {
+  return {{"tps", PricedTps(mode, mode.tokens, mode.priced_seconds)},
+          {"decode_tps", PricedTps(mode, mode.tokens - file.prompts, mode.priced_seconds - mode.priced_prompt_seconds)}};
+}
+
 Json FileJson(const FileReport& file) {
   return {{"prompts", file.prompts},
           {"tokens", file.speculative.tokens},
           {"identical", file.different == 0},
           {"different", file.different},
+          {"answers_checksum", fmt::format("{:016x}", file.checksum)},
           {"plain_tps", SpreadJson(SpreadOf(file.plain.tps))},
           {"speculative_tps", SpreadJson(SpreadOf(file.speculative.tps))},
           {"speedup", file.speedup()},
           {"plain_decode_tps", SpreadJson(SpreadOf(file.plain.decode_tps))},
           {"speculative_decode_tps", SpreadJson(SpreadOf(file.speculative.decode_tps))},
           {"decode_speedup", file.decode_speedup()},
+          {"plain_priced", PricedJson(file, file.plain)},
+          {"speculative_priced", PricedJson(file, file.speculative)},
           {"plain_step", StepJson(file.plain)},
           {"speculative_step", StepJson(file.speculative)},
           {"rounds", file.speculation.rounds},
@@ -218,6 +243,7 @@ std::string FileText(const FileReport& file, bool same_as_plain) {
   };
   text += line("tokens/s", file.plain.tps, file.speculative.tps, file.speedup());
   text += line("decode tokens/s", file.plain.decode_tps, file.speculative.decode_tps, file.decode_speedup());
+  if (file.speculative.priced_seconds > 0.0) text += fmt::format("  priced           speedup {:.3f}x\n", file.priced_speedup());
   text += StepText("plain step", file.plain) + StepText("speculative step", file.speculative);
   text += fmt::format("  tau {:.3f} over {} rounds, accepted by position", file.speculation.tau(), file.speculation.rounds);
   for (const double share : PositionAcceptance(file.speculation)) text += fmt::format(" {:.1f}%", 100.0 * share);
@@ -231,6 +257,7 @@ std::string FileText(const FileReport& file, bool same_as_plain) {
 }  // namespace
 
 double FileReport::speedup() const { return MedianRatio(speculative.tps, plain.tps); }
+double FileReport::priced_speedup() const { return Ratio(plain.priced_seconds, speculative.priced_seconds); }
 double FileReport::decode_speedup() const { return MedianRatio(speculative.decode_tps, plain.decode_tps); }
 
 Result<FileReport> BenchFile(Generator& generator, const PromptFile& file, const SpeculationBenchOptions& options,
@@ -247,6 +274,7 @@ FileReport Total(const std::vector<FileReport>& files) {
     AddMode(file.speculative, &total.speculative);
     total.speculation.Add(file.speculation);
     total.different += file.different;
+    total.checksum = total.checksum * 31 + file.checksum;
     if (total.first_difference.empty() && !file.first_difference.empty()) total.first_difference = file.path + ", " + file.first_difference;
   }
   return total;

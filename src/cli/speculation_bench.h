@@ -26,6 +26,8 @@ struct ModeTotals {
   double target_seconds = 0.0;
   double draft_seconds = 0.0;
   double sample_seconds = 0.0;
+  double priced_seconds = 0.0;
+  double priced_prompt_seconds = 0.0;
 };
 
 struct FileReport {
@@ -38,16 +40,19 @@ struct FileReport {
   // (SpeculativeSampling::kRejection).
   int64_t different = 0;
   std::string first_difference;  // "prompt 3, token 17"
+  uint64_t checksum = 0;         // of all answers' tokens
 
   // Median over the repeats of the speed-up within a repeat.
   double speedup() const;
   double decode_speedup() const;
+  double priced_speedup() const;
 };
 
 struct SpeculationBenchOptions {
   TextRequest request;  // sampling, drafts, max_tokens; the prompt is filled in
   int repeats = 1;
   int concurrency = 1;
+  bool single = false;  // only as `request` says, not plainly too
 };
 
 // Errors: a prompt that the engine refuses (named by its number), kCancelled after Ctrl-C. `progress` may be null.

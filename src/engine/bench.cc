@@ -8,6 +8,7 @@
 #include "engine/engine_impl.h"
 #include "engine/loaded_models.h"
 #include "engine/step_bench.h"
+#include "engine/step_costs.h"
 
 namespace haast {
 namespace engine {
@@ -93,11 +94,11 @@ class Bench {
         has_head_(models.draft != nullptr),
         step_models_{models.target_runner.get(), models.draft_runner.get(), models.pages.get()},
         engine_(resolved, std::move(models)),
-        steps_(step_models_, options.depth, MostRows(options)),
+        steps_(step_models_, options.depth + MostRows(options), MostRows(options)),
         verify_(options.verify_rows.size()) {}
 
   Status Run(const std::function<void(const std::string&)>& progress) {
-    HAAST_RETURN_IF_ERROR(steps_.Prepare(engine_.options().prefill_chunk));
+    HAAST_RETURN_IF_ERROR(steps_.Prepare());
     HAAST_RETURN_IF_ERROR(Passes(/*warm_up=*/true));
     for (int repeat = 0; repeat < options_.repeats; ++repeat) {
       if (progress) progress(fmt::format("repeat {} of {}", repeat + 1, options_.repeats));
@@ -139,12 +140,12 @@ class Bench {
   // Every kind of step once.
   Status Passes(bool warm_up) {
     for (size_t i = 0; i < verify_.size(); ++i) {
-      HAAST_ASSIGN_OR_RETURN(const double seconds, steps_.Verify(options_.verify_rows[i]));
+      HAAST_ASSIGN_OR_RETURN(const double seconds, steps_.Verify({options_.verify_rows[i], options_.depth}));
       if (!warm_up) verify_[i].passes.push_back(seconds * 1e3);
     }
     if (!has_head_) return {};
-    HAAST_ASSIGN_OR_RETURN(const double step, steps_.DraftStep(1));
-    HAAST_ASSIGN_OR_RETURN(const double extend, steps_.DraftExtend(kExtendRows));
+    HAAST_ASSIGN_OR_RETURN(const double step, steps_.DraftStep({1, options_.depth}));
+    HAAST_ASSIGN_OR_RETURN(const double extend, steps_.DraftExtend({kExtendRows, options_.depth, false}));
     if (warm_up) return {};
     draft_step_.passes.push_back(step * 1e3);
     draft_extend_.passes.push_back(extend * 1e3);
@@ -177,6 +178,20 @@ Result<BenchReport> RunBench(const EngineOptions& options, const BenchOptions& b
   engine::Bench bench(resolved, bench_options, std::move(models));
   HAAST_RETURN_IF_ERROR(bench.Run(progress));
   return bench.Report();
+}
+
+Result<StepCosts> MeasureStepCosts(const EngineOptions& options, int repeats) {
+  if (repeats < 1) return Err(ErrorCode::kInvalidArgument, "step costs: {} repeats: expected at least 1", repeats);
+  EngineOptions resolved = options;
+  resolved.trace_metadata.clear();  // writing would be timed
+  HAAST_ASSIGN_OR_RETURN(const engine::LoadedModels models, engine::LoadModels(&resolved));
+  StepCosts costs;
+  HAAST_ASSIGN_OR_RETURN(const bool measured, engine::MeasureStepCosts(models, engine::ThoroughGrid(repeats), &costs));
+  if (!measured) {
+    return Err(ErrorCode::kInvalidArgument, "step costs: no room in {} tokens of KV and a context of {}: enlarge the pool (kv_tokens)",
+               static_cast<int64_t>(models.pages->num_free()) * resolved.page_size, resolved.max_context);
+  }
+  return costs;
 }
 
 }  // namespace haast

@@ -16,7 +16,13 @@ EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
       drafters_(MakeDrafters(models_)),
       prefix_(options_.prefix_cache ? std::make_unique<kv::PrefixCache>(models_.pages.get()) : nullptr),
       swap_(options_.swap_directory, options_.swap_bytes),
-      sampler_(models_.target->logits_width()) {}
+      sampler_(models_.target->logits_width()) {
+  if (options_.step_costs == nullptr) return;
+  costs_ = *options_.step_costs;
+  models_.target_runner->SetCosts(&costs_.target, nullptr);
+  if (models_.draft_runner) models_.draft_runner->SetCosts(&costs_.head_step, &costs_.head_extend);
+  if (models_.draft_model_runner) models_.draft_model_runner->SetCosts(&costs_.draft_model, nullptr);
+}
 
 spec::Drafter* EngineImpl::DrafterOf(const Sequence& sequence) const {
   return drafters_[static_cast<size_t>(sequence.request.speculation.algorithm)].get();
@@ -82,19 +88,20 @@ Status EngineImpl::Propose() {
 // Once, when the first request speculates automatically.
 Status EngineImpl::MeasureCosts() {
   const auto automatic = [](const auto& sequence) { return sequence->speculates() && sequence->request.speculation.automatic; };
-  if (!costs_.pass.empty() || std::none_of(running_.begin(), running_.end(), automatic)) return {};
+  if (!costs_.target.empty() || std::none_of(running_.begin(), running_.end(), automatic)) return {};
   // Cached pages may have filled the pool. Where requests hold the rest, the measurement waits.
-  MakeRoom(kv::PagesFor(kMeasuredTokens, options_.page_size));
-  return MeasureStepCosts(models_, drafters_, &costs_).map([](bool) {});
+  MakeRoom(kv::PagesFor(TokensFor(kQuickGrid), options_.page_size));
+  return MeasureStepCosts(models_, kQuickGrid, &costs_).map([](bool) {});
 }
 
 // The chains of the next round for all that speculate automatically, drafter by drafter.
 void EngineImpl::PlanDepths() {
-  int rows = 0;  // of the next launch, as far as it is known
+  LaunchSize others;  // of the next launch, as far as it is known
   for (const auto& sequence : running_) {
     const SpeculationParams& params = sequence->request.speculation;
     if (sequence->id == 0 || (sequence->speculates() && params.automatic)) continue;
-    rows += 1 + (sequence->speculates() ? ShapeOf(params).num_tokens : 0);
+    const int64_t rows = 1 + (sequence->speculates() ? ShapeOf(params).num_tokens : 0);
+    others.Add(rows, sequence->kv.length() + rows);
   }
   for (int i = 1; i < kNumSpeculativeAlgorithms; ++i) {
     std::vector<Sequence*> members;
@@ -105,14 +112,14 @@ void EngineImpl::PlanDepths() {
       const int most =
           CountDrafts(params.num_draft_tokens, sequence->remaining(), options_.max_context - static_cast<int64_t>(sequence->tokens.size()));
       members.push_back(sequence.get());
-      requests.push_back({&sequence->acceptance, &acceptance_[i], most});
+      requests.push_back({&sequence->acceptance, &acceptance_[i], most, sequence->kv.length()});
     }
     if (members.empty()) continue;
-    const std::vector<int> depths = spec::ChooseDepths(requests, rows, costs_.Of(static_cast<SpeculativeAlgorithm>(i)));
+    const std::vector<int> depths = spec::ChooseDepths(requests, others, CostsOf(costs_, static_cast<SpeculativeAlgorithm>(i)));
     for (size_t m = 0; m < members.size(); ++m) {
       members[m]->planned_depth = depths[m];
       if (depths[m] == 0 && members[m]->probe.Tick()) members[m]->planned_depth = std::min(spec::kProbeDepth, requests[m].most);
-      rows += 1 + members[m]->planned_depth;
+      others.Add(members[m]->planned_depth + 1, requests[m].context + members[m]->planned_depth + 1);
     }
   }
 }
@@ -357,6 +364,7 @@ std::vector<Event> EngineImpl::Step() {
   Admit();
   if (running_.empty()) return events;
   ++stats_.steps;
+  const double priced = PricedSeconds();
 
   Status status = MeasureCosts();
   ReservePages();
@@ -381,7 +389,8 @@ std::vector<Event> EngineImpl::Step() {
     Finish(share.sequence, events.back().finish, &events.back());
     share.sequence = nullptr;
   }
-  if (target_mode_ != attention::ForwardMode::kExtend) costs_.pass.Learn(static_cast<int>(ids_.size()), t2 - t1);
+  const bool learns = options_.step_costs == nullptr && !costs_.target.empty() && target_mode_ != attention::ForwardMode::kExtend;
+  if (learns) spec::Learn(models_.target_runner->launch_size(), t2 - t1, &costs_.target);
   PlanDepths();
   const double t3 = base::NowSeconds();
   status = Observe();
@@ -389,10 +398,19 @@ std::vector<Event> EngineImpl::Step() {
   RemoveFinished();
   for (const auto& sequence : running_) CachePages(sequence.get());
   const double t4 = base::NowSeconds();
+  if (target_mode_ == attention::ForwardMode::kExtend) stats_.priced_prompt_seconds += PricedSeconds() - priced;
   stats_.draft_seconds += (t1 - t0) + (t4 - t3);
   stats_.target_seconds += t2 - t1;
   stats_.sample_seconds += t3 - t2;
   return events;
+}
+
+double EngineImpl::PricedSeconds() const {
+  double seconds = 0.0;
+  for (const auto* runner : {&models_.target_runner, &models_.draft_runner, &models_.draft_model_runner}) {
+    if (*runner) seconds += (*runner)->priced_seconds();
+  }
+  return seconds;
 }
 
 EngineStats EngineImpl::stats() const {
@@ -404,6 +422,7 @@ EngineStats EngineImpl::stats() const {
     const auto [drafted, accepted] = std::pair(drafter.speculation.drafted, drafter.speculation.accepted);
     if (drafted > 0) drafter.wasted_seconds = drafter.seconds * static_cast<double>(drafted - accepted) / static_cast<double>(drafted);
   }
+  stats.priced_seconds = PricedSeconds();
   stats.running = static_cast<int64_t>(running_.size());
   stats.waiting = static_cast<int64_t>(waiting_.size());
   stats.free_pages = models_.pages->num_free();

@@ -72,6 +72,7 @@ class EngineImpl final : public Engine {
   bool Emit(Sequence* sequence, int64_t logit, int32_t token, bool from_draft, Event* event);
   Status Observe();
   void Finish(Sequence* sequence, FinishReason reason, Event* event);
+  double PricedSeconds() const;  // of all launches
   void FailStep(const Error& error, std::vector<Event>* events);
   void RemoveFinished();
 
@@ -105,7 +106,7 @@ class EngineImpl final : public Engine {
   Drafters drafters_;
   std::array<DraftHealth, kNumSpeculativeAlgorithms> health_;
   std::array<DrafterStats, kNumSpeculativeAlgorithms> drafter_stats_;
-  StepCosts costs_;                                                             // empty until a request speculates automatically
+  StepCosts costs_;  // as given, or empty until a request speculates automatically
   std::array<spec::AcceptanceEstimate, kNumSpeculativeAlgorithms> acceptance_;  // over all requests
   std::unique_ptr<kv::PrefixCache> prefix_;                                     // null: off
   SwapSpace swap_;

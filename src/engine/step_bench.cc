@@ -9,6 +9,7 @@ namespace haast::engine {
 namespace {
 
 constexpr int32_t kOwner = INT32_MAX;  // of this object's pages: the engine counts up from 0
+constexpr int64_t kComputed = 8;       // tokens that Prepare runs
 
 Result<double> Time(exec::Runner& runner, const exec::Batch& batch) {
   const double start = base::NowSeconds();
@@ -18,65 +19,70 @@ Result<double> Time(exec::Runner& runner, const exec::Batch& batch) {
 
 }  // namespace
 
-StepBench::StepBench(const StepModels& models, int64_t depth, int64_t rows)
-    : target_(models.target), draft_(models.draft), pages_(models.pages), kv_(kOwner), depth_(depth) {
-  const bool reserved = kv_.Reserve(depth + rows, pages_);
-  HAAST_CHECK(reserved) << depth + rows << " tokens, " << pages_->num_free() << " free pages";
+StepBench::StepBench(const StepModels& models, int64_t tokens, int64_t rows)
+    : target_(models.target), draft_(models.draft), pages_(models.pages), kv_(kOwner), tokens_(tokens) {
+  const bool reserved = kv_.Reserve(tokens, pages_);
+  HAAST_CHECK(reserved) << tokens << " tokens, " << pages_->num_free() << " free pages";
   const model::Model& target = target_->model();
   const int64_t vocab = target.config().vocab_size;
-  ids_.resize(static_cast<size_t>(std::max(depth, rows)));
+  ids_.resize(static_cast<size_t>(std::max(rows, kComputed)));
   for (size_t i = 0; i < ids_.size(); ++i) ids_[i] = static_cast<int32_t>((static_cast<int64_t>(i) * 7919 + 17) % vocab);
   const int64_t width = std::max<int64_t>(target.tap_width(), target.config().hidden_size);
-  features_.assign(static_cast<size_t>(rows * width), 0.25f);
-  logit_rows_.resize(static_cast<size_t>(rows));
+  features_.assign(ids_.size() * static_cast<size_t>(width), 0.25f);
+  logit_rows_.resize(ids_.size());
   std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
 }
 
-exec::Batch StepBench::MakeBatch(attention::ForwardMode mode, int64_t kv_before, int64_t rows) {
-  sequence_ = {kv_.pages(), kv_before, rows, {}};
+exec::Batch StepBench::MakeBatch(attention::ForwardMode mode, const StepSize& size) {
+  sequence_ = {kv_.pages(), size.context, size.rows, {}};
+  const auto rows = static_cast<size_t>(size.rows);
   exec::Batch batch;
   batch.mode = mode;
   batch.sequences = std::span(&sequence_, 1);
   batch.owners = std::span(&kOwner, 1);
-  batch.ids = std::span(ids_).first(static_cast<size_t>(rows));
+  batch.ids = std::span(ids_).first(rows);
+  batch.logit_rows = size.all_logits ? std::span(logit_rows_).first(rows) : std::span(logit_rows_).subspan(rows - 1, 1);
   return batch;
 }
 
-Status StepBench::Prepare(int64_t chunk) {
-  for (int64_t done = 0; done < depth_; done += chunk) {
-    const int64_t rows = std::min(chunk, depth_ - done);
-    exec::Batch batch = MakeBatch(attention::ForwardMode::kExtend, done, rows);
-    batch.want_taps = target_->model().tap_width() > 0;
-    HAAST_RETURN_IF_ERROR(target_->Run(batch));
-    if (draft_ == nullptr) continue;
-    exec::Batch extend = MakeBatch(attention::ForwardMode::kDraftExtend, done, rows);
-    extend.features = target_->taps(0);
-    extend.features_are_taps = true;
-    HAAST_RETURN_IF_ERROR(draft_->Run(extend));
+void StepBench::CopyEntries(exec::Runner* runner, int64_t computed) const {
+  const int64_t page_size = pages_->page_size();
+  std::vector<int32_t> from;
+  std::vector<int32_t> to;
+  for (int64_t entry = computed; entry < tokens_; ++entry) {
+    const auto slot = [&](int64_t i) { return static_cast<int32_t>(kv_.pages()[i / page_size] * page_size + i % page_size); };
+    from.push_back(slot(entry % computed));
+    to.push_back(slot(entry));
   }
+  runner->cache().Move(from, to);
+}
+
+Status StepBench::Prepare() {
+  const int64_t computed = std::min(tokens_, kComputed);
+  HAAST_RETURN_IF_ERROR(Verify({computed, 0, false}).map([](double) {}));
+  CopyEntries(target_, computed);
+  if (draft_ == nullptr) return {};
+  HAAST_RETURN_IF_ERROR(DraftExtend({computed, 0, false}).map([](double) {}));
+  CopyEntries(draft_, computed);
   return {};
 }
 
-Result<double> StepBench::Verify(int64_t rows) {
-  exec::Batch batch = MakeBatch(rows == 1 ? attention::ForwardMode::kDecode : attention::ForwardMode::kTargetVerify, depth_, rows);
-  batch.logit_rows = std::span(logit_rows_).first(static_cast<size_t>(rows));
+Result<double> StepBench::Verify(const StepSize& size) {
+  exec::Batch batch = MakeBatch(size.rows == 1 ? attention::ForwardMode::kDecode : attention::ForwardMode::kTargetVerify, size);
   batch.want_taps = target_->model().tap_width() > 0;
   return Time(*target_, batch);
 }
 
-Result<double> StepBench::DraftStep(int64_t rows) {
-  exec::Batch batch = MakeBatch(attention::ForwardMode::kDraftDecode, depth_, rows);
+Result<double> StepBench::DraftStep(const StepSize& size) {
+  exec::Batch batch = MakeBatch(attention::ForwardMode::kDraftDecode, size);
   batch.features = features_.data();
-  batch.logit_rows = std::span(logit_rows_).first(static_cast<size_t>(rows));
   return Time(*draft_, batch);
 }
 
-Result<double> StepBench::DraftExtend(int64_t rows) {
-  exec::Batch batch = MakeBatch(attention::ForwardMode::kDraftExtend, depth_, rows);
+Result<double> StepBench::DraftExtend(const StepSize& size) {
+  exec::Batch batch = MakeBatch(attention::ForwardMode::kDraftExtend, size);
   batch.features = features_.data();
   batch.features_are_taps = true;
-  last_row_ = static_cast<int32_t>(rows) - 1;
-  batch.logit_rows = std::span(&last_row_, 1);
   return Time(*draft_, batch);
 }
 

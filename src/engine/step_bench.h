@@ -15,37 +15,42 @@ struct StepModels {
   kv::PagePool* pages;
 };
 
-// Nothing is committed: every launch writes the entries after the depth and the next one overwrites them.
+struct StepSize {
+  int64_t rows = 1;
+  int64_t context = 0;     // KV entries before them
+  bool all_logits = true;  // or the last row's only
+};
+
+// Nothing is committed: every launch writes the entries after its context and a later one overwrites them.
 class StepBench {
  public:
-  // Takes pages for `depth` tokens and `rows` more, which the pool must have, and gives them back at its end. The models
-  // outlive this object.
-  StepBench(const StepModels& models, int64_t depth, int64_t rows);
+  // Takes pages for `tokens`, which the pool must have, and gives them back at its end. Launches have at most `rows` rows, and
+  // end within `tokens`. The models outlive this object.
+  StepBench(const StepModels& models, int64_t tokens, int64_t rows);
   ~StepBench() { kv_.Release(pages_); }
   StepBench(const StepBench&) = delete;
   StepBench& operator=(const StepBench&) = delete;
 
-  // Fills target and draft entries of the first `depth` tokens.
-  Status Prepare(int64_t chunk);
-  // Seconds of one target pass of `rows` tokens, with logits on all of them.
-  Result<double> Verify(int64_t rows);
-  // Seconds of a draft step over `rows` rows.
-  Result<double> DraftStep(int64_t rows);
-  // Seconds of a draft extend of `rows` rows, logits on the last.
-  Result<double> DraftExtend(int64_t rows);
+  // Fills target and draft entries of all tokens: the first ones computed, the others copies of them, for values do not matter
+  // to the time that reading them takes.
+  Status Prepare();
+  // Seconds of one target pass.
+  Result<double> Verify(const StepSize& size);
+  Result<double> DraftStep(const StepSize& size);
+  Result<double> DraftExtend(const StepSize& size);
 
  private:
-  exec::Batch MakeBatch(attention::ForwardMode mode, int64_t kv_before, int64_t rows);
+  exec::Batch MakeBatch(attention::ForwardMode mode, const StepSize& size);
+  void CopyEntries(exec::Runner* runner, int64_t computed) const;
 
   exec::Runner* target_;
   exec::Runner* draft_;
   kv::PagePool* pages_;
   kv::KvSeq kv_;
-  const int64_t depth_;
-  std::vector<int32_t> ids_;         // [max(depth, rows)] any tokens of the vocabulary
-  std::vector<float> features_;      // for draft launches: their values do not matter to their time
-  std::vector<int32_t> logit_rows_;  // 0, 1, ...
-  int32_t last_row_ = 0;
+  const int64_t tokens_;
+  std::vector<int32_t> ids_;         // [rows] any tokens of the vocabulary
+  std::vector<float> features_;      // [rows, width]
+  std::vector<int32_t> logit_rows_;  // [rows] 0, 1, ...
   attention::SequenceRows sequence_;
 };
 

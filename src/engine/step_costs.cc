@@ -2,61 +2,165 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 
 #include "engine/step_bench.h"
 
 namespace haast::engine {
 namespace {
 
-constexpr int64_t kDepth = 32;  // tokens of context
-constexpr int kRepeats = 2;     // the faster one counts: what interrupts a launch is not its cost
-const std::vector<int> kPassRows = {1, 2, 3, 4, 6, 8, 16};
-const std::vector<int> kDraftRows = {1, 2, 4, 8};
+constexpr int64_t kShortContext = 32;  // tokens
+constexpr int64_t kManyRows = 8;       // attention is measured with one row and with these
 
-using Launch = std::function<Result<double>(int64_t rows)>;
+using Launch = std::function<Result<double>(const StepSize& size)>;
 
-Status MeasureCurve(const std::vector<int>& rows, const Launch& launch, spec::CostCurve* curve) {
-  std::vector<double> seconds(rows.size(), 1e9);
-  HAAST_RETURN_IF_ERROR(launch(rows.front()).map([](double) {}));  // warms up
-  for (int repeat = 0; repeat < kRepeats; ++repeat) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      HAAST_ASSIGN_OR_RETURN(const double taken, launch(rows[i]));
-      seconds[i] = std::min(seconds[i], taken);
+// Launches of one kind and their shortest times.
+class Points {
+ public:
+  explicit Points(const exec::RunnerOptions& limits, int64_t tokens) : limits_(limits), tokens_(tokens) {}
+
+  void Add(const std::vector<int64_t>& rows, int64_t context, bool all_logits) {
+    for (const int64_t count : rows) {
+      if (count > limits_.max_rows || (all_logits && count > limits_.max_logit_rows) || context + count > tokens_) continue;
+      points_.push_back({{count, context, all_logits}, 1e9});
     }
   }
+
+  Status Measure(const Launch& launch, int repeats) {
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      for (Point& point : points_) {
+        HAAST_ASSIGN_OR_RETURN(const double seconds, launch(point.size));
+        point.seconds = std::min(point.seconds, seconds);
+      }
+    }
+    return {};
+  }
+
+  // Attention first, from two contexts; the curves are what remains.
+  LaunchCosts Costs(int64_t long_context) const {
+    LaunchCosts costs;
+    const auto slower = [&](int64_t rows) { return Find(rows, long_context) - Find(rows, kShortContext); };
+    if (Find(kManyRows, long_context) > 0.0) {
+      const double longer = static_cast<double>(long_context - kShortContext);
+      const double row = (slower(kManyRows) - slower(1)) / (static_cast<double>(kManyRows - 1) * longer);
+      costs.seconds_per_row_entry = std::max(0.0, row);
+      costs.seconds_per_kv_entry = std::max(0.0, slower(1) / longer - costs.seconds_per_row_entry);
+    }
+    costs.all_logits = Curve(costs, true);
+    costs.one_logit = Curve(costs, false);
+    return costs;
+  }
+
+ private:
+  struct Point {
+    StepSize size;
+    double seconds;
+  };
+
+  double Find(int64_t rows, int64_t context) const {
+    for (const Point& point : points_) {
+      if (point.size.rows == rows && point.size.context == context && point.size.all_logits) return point.seconds;
+    }
+    return 0.0;
+  }
+
   // More rows never cost less: noise must not look like a bargain.
-  for (size_t i = 1; i < seconds.size(); ++i) seconds[i] = std::max(seconds[i], seconds[i - 1]);
-  curve->Set(rows, std::move(seconds));
-  return {};
+  CostCurve Curve(const LaunchCosts& costs, bool all_logits) const {
+    CostCurve curve;
+    double least = 1e-9;
+    for (const auto& [size, seconds] : points_) {
+      if (size.context != kShortContext || size.all_logits != all_logits) continue;
+      LaunchSize attended;
+      attended.Add(size.rows, size.context + size.rows);
+      least = std::max(least, seconds - costs.Seconds(attended));
+      curve.rows.push_back(size.rows);
+      curve.seconds.push_back(least);
+    }
+    return curve;
+  }
+
+  const exec::RunnerOptions& limits_;
+  const int64_t tokens_;
+  std::vector<Point> points_;
+};
+
+struct Rows {
+  const std::vector<int64_t>& logits;
+  const std::vector<int64_t>& one_logit;
+};
+
+Result<LaunchCosts> MeasureLaunches(const exec::Runner& runner, int64_t tokens, const CostGrid& grid, const Rows& rows,
+                                    const Launch& launch) {
+  Points points(runner.options(), tokens);
+  points.Add(rows.logits, kShortContext, true);
+  points.Add(rows.one_logit, kShortContext, false);
+  points.Add({1, kManyRows}, grid.long_context, true);
+  HAAST_RETURN_IF_ERROR(points.Measure(launch, grid.repeats));
+  return points.Costs(grid.long_context);
 }
 
-// Of `rows`, those whose logits the runner has room for.
-std::vector<int> Within(const std::vector<int>& rows, int64_t most) {
-  std::vector<int> fitting;
-  std::copy_if(rows.begin(), rows.end(), std::back_inserter(fitting), [&](int count) { return count <= most; });
-  return fitting;
+int64_t MostRows(const CostGrid& grid) {
+  int64_t most = kManyRows;
+  for (const auto* rows : {&grid.target_logits, &grid.target_rows, &grid.draft_logits, &grid.draft_rows}) {
+    if (!rows->empty()) most = std::max(most, rows->back());
+  }
+  return most;
 }
 
 }  // namespace
 
-const int64_t kMeasuredTokens = kDepth + kPassRows.back();
+const CostGrid kQuickGrid = {.target_logits = {1, 2, 4, kManyRows},
+                             .target_rows = {},
+                             .draft_logits = {1, 3, kManyRows},
+                             .draft_rows = {1, 3, kManyRows},
+                             .long_context = 256,
+                             .repeats = 2};
 
-Result<bool> MeasureStepCosts(const LoadedModels& models, const Drafters& drafters, StepCosts* costs) {
-  if (models.pages->num_free() < kv::PagesFor(kMeasuredTokens, models.pages->page_size())) return false;
-  if (models.target_runner->options().max_context < kMeasuredTokens) return false;
-  for (size_t i = 0; i < drafters.size(); ++i) {
-    exec::Runner* draft = drafters[i] ? drafters[i]->runner() : nullptr;
-    if (draft == nullptr && !costs->pass.empty()) continue;
-    StepBench bench({models.target_runner.get(), draft, models.pages.get()}, kDepth, kPassRows.back());
-    HAAST_RETURN_IF_ERROR(bench.Prepare(kDepth));
-    if (costs->pass.empty()) HAAST_RETURN_IF_ERROR(MeasureCurve(kPassRows, [&](int64_t rows) { return bench.Verify(rows); }, &costs->pass));
-    if (draft == nullptr) continue;
-    const std::vector<int> draft_rows = Within(kDraftRows, draft->options().max_logit_rows);
-    HAAST_RETURN_IF_ERROR(MeasureCurve(draft_rows, [&](int64_t rows) { return bench.DraftStep(rows); }, &costs->draft_step[i]));
-    HAAST_RETURN_IF_ERROR(MeasureCurve(draft_rows, [&](int64_t rows) { return bench.DraftExtend(rows); }, &costs->draft_extend[i]));
+CostGrid ThoroughGrid(int repeats) {
+  const std::vector<int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+  const std::vector<int64_t> logits = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64, 96, 128};
+  return {.target_logits = logits, .target_rows = rows, .draft_logits = logits, .draft_rows = rows, .long_context = 512, .repeats = repeats};
+}
+
+int64_t TokensFor(const CostGrid& grid) { return std::max(grid.long_context + kManyRows, kShortContext + MostRows(grid)); }
+
+Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, StepCosts* costs) {
+  const int64_t room = std::min(models.target_runner->options().max_context,
+                                static_cast<int64_t>(models.pages->num_free()) * models.pages->page_size());
+  const int64_t tokens = std::min(TokensFor(grid), room);
+  if (tokens < kShortContext + kManyRows) return false;
+  const Rows target = {grid.target_logits, grid.target_rows};
+  const Rows draft = {grid.draft_logits, grid.draft_rows};
+  StepCosts measured;
+  {
+    StepBench bench({models.target_runner.get(), models.draft_runner.get(), models.pages.get()}, tokens, MostRows(grid));
+    HAAST_RETURN_IF_ERROR(bench.Prepare());
+    HAAST_ASSIGN_OR_RETURN(measured.target, MeasureLaunches(*models.target_runner, tokens, grid, target,
+                                                            [&](const StepSize& size) { return bench.Verify(size); }));
+    if (const exec::Runner* head = models.draft_runner.get()) {
+      HAAST_ASSIGN_OR_RETURN(measured.head_step, MeasureLaunches(*head, tokens, grid, {grid.draft_logits, {}},
+                                                                 [&](const StepSize& size) { return bench.DraftStep(size); }));
+      HAAST_ASSIGN_OR_RETURN(measured.head_extend, MeasureLaunches(*head, tokens, grid, draft,
+                                                                   [&](const StepSize& size) { return bench.DraftExtend(size); }));
+    }
   }
+  if (exec::Runner* draft_model = models.draft_model_runner.get()) {
+    StepBench bench({models.target_runner.get(), draft_model, models.pages.get()}, tokens, MostRows(grid));
+    HAAST_RETURN_IF_ERROR(bench.Prepare());
+    HAAST_ASSIGN_OR_RETURN(measured.draft_model, MeasureLaunches(*draft_model, tokens, grid, draft,
+                                                                 [&](const StepSize& size) { return bench.DraftStep(size); }));
+  }
+  *costs = std::move(measured);
   return true;
+}
+
+spec::CostModel CostsOf(const StepCosts& costs, SpeculativeAlgorithm algorithm) {
+  static const LaunchCosts kFree;
+  switch (algorithm) {
+    case SpeculativeAlgorithm::kEagle:
+    case SpeculativeAlgorithm::kEagle3: return {&costs.target, &costs.head_step, &costs.head_extend};
+    case SpeculativeAlgorithm::kDraftModel: return {&costs.target, &costs.draft_model, &costs.draft_model};
+    default: return {&costs.target, &kFree, &kFree};
+  }
 }
 
 }  // namespace haast::engine

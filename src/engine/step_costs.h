@@ -1,29 +1,34 @@
-// What steps cost on this machine, measured once and then followed: what automatic speculation decides by.
+// Measures what launches cost on this machine: what automatic speculation decides by.
 #pragma once
 
-#include <array>
-
-#include "engine/drafters.h"
+#include "engine/loaded_models.h"
 #include "spec/depth_policy.h"
 
 namespace haast::engine {
 
-struct StepCosts {
-  spec::CostCurve pass;
-  std::array<spec::CostCurve, kNumSpeculativeAlgorithms> draft_step;
-  std::array<spec::CostCurve, kNumSpeculativeAlgorithms> draft_extend;
-
-  spec::CostModel Of(SpeculativeAlgorithm algorithm) const {
-    const size_t i = static_cast<size_t>(algorithm);
-    return {&pass, &draft_step[i], &draft_extend[i]};
-  }
+// Rows that are tried, and how often; of the times of one launch the shortest counts.
+struct CostGrid {
+  std::vector<int64_t> target_logits;  // row counts from 1, with logits on all rows
+  std::vector<int64_t> target_rows;    // with logits on the last; may be empty
+  std::vector<int64_t> draft_logits;
+  std::vector<int64_t> draft_rows;
+  int64_t long_context = 0;  // against a short one: what attention costs
+  int repeats = 1;
 };
 
-// Tokens whose pages MeasureStepCosts takes for a while.
-extern const int64_t kMeasuredTokens;
+// For a running engine, once: some 60 ms for a model of 100 MB.
+extern const CostGrid kQuickGrid;
+// For a file.
+CostGrid ThoroughGrid(int repeats);
 
-// Runs every kind of launch a few times on pages of its own (some 0.2 s for a model of 100 MB). Where the pool has no room for
-// them now, the costs stay as they are; false then.
-Result<bool> MeasureStepCosts(const LoadedModels& models, const Drafters& drafters, StepCosts* costs);
+// Tokens whose pages MeasureStepCosts takes for a while.
+int64_t TokensFor(const CostGrid& grid);
+
+// Runs the grid's launches on pages of its own. Row counts that a runner has no room for are left out. Where the pool has no
+// room for them now, the costs stay as they are; false then.
+Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, StepCosts* costs);
+
+// The costs that rounds of `algorithm` are judged by.
+spec::CostModel CostsOf(const StepCosts& costs, SpeculativeAlgorithm algorithm);
 
 }  // namespace haast::engine

@@ -82,6 +82,15 @@ Status Runner::BuildLaunch(const Batch& batch) {
   return {};
 }
 
+void Runner::PriceLaunch(const Batch& batch) {
+  launch_size_ = {.logit_rows = static_cast<int64_t>(batch.logit_rows.size())};
+  for (const attention::SequenceRows& sequence : batch.sequences) {
+    launch_size_.Add(sequence.num_rows, sequence.kv_before + sequence.tree_cached + sequence.num_rows);
+  }
+  const LaunchCosts* costs = batch.features_are_taps ? extend_costs_ : costs_;
+  if (costs != nullptr) priced_seconds_ += costs->Seconds(launch_size_);
+}
+
 Status Runner::Run(const Batch& batch) {
   HAAST_RETURN_IF_ERROR(CheckSizes(batch));
   HAAST_RETURN_IF_ERROR(BuildLaunch(batch));
@@ -112,6 +121,7 @@ Status Runner::Run(const Batch& batch) {
   args.taps = batch.want_taps ? taps_.as<float>() : nullptr;
   args.carried = carried_.size() > 0 ? carried_.as<float>() : nullptr;
   model_.Forward(args, context);
+  PriceLaunch(batch);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "attention/launch_trace.h"
 #include "attention/metadata_builder.h"
 #include "core/arena.h"
+#include "haast/step_costs.h"
 #include "kv/kv_cache.h"
 #include "kv/page_pool.h"
 #include "model/model.h"
@@ -52,6 +53,15 @@ class Runner {
   // launches nothing.
   Status Run(const Batch& batch);
 
+  // From now on launches are priced: `extends` holds for those that read tapped features, `others` for the rest. Both outlive
+  // the runner.
+  void SetCosts(const LaunchCosts* others, const LaunchCosts* extends) {
+    costs_ = others;
+    extend_costs_ = extends;
+  }
+  double priced_seconds() const { return priced_seconds_; }             // of all launches since SetCosts
+  const LaunchSize& launch_size() const { return launch_size_; }  // of the last launch, without padding
+
   // The i-th of batch.logit_rows; [model.logits_width()].
   std::span<const float> logits(int64_t i) const {
     return {logits_.as<float>() + i * model_.logits_width(), static_cast<size_t>(model_.logits_width())};
@@ -70,6 +80,7 @@ class Runner {
       : model_(model), ops_(ops), pool_(pool), pages_(pages), options_(options) {}
   Status CheckSizes(const Batch& batch) const;
   Status BuildLaunch(const Batch& batch);
+  void PriceLaunch(const Batch& batch);
 
   model::Model& model_;
   const kernels::Ops& ops_;
@@ -89,6 +100,10 @@ class Runner {
   Buffer logits_;   // [max_logit_rows, V]
   Buffer taps_;     // [max_rows, tap_width]
   Buffer carried_;  // [max_rows, H], draft heads
+  const LaunchCosts* costs_ = nullptr;
+  const LaunchCosts* extend_costs_ = nullptr;
+  LaunchSize launch_size_;
+  double priced_seconds_ = 0.0;
 };
 
 }  // namespace haast::exec

@@ -28,51 +28,42 @@ void ForEachDraft(const DepthRequest& request, int depth, const Visit& visit) {
   }
 }
 
-double StepSeconds(std::span<const int> depths, int other_rows, const CostModel& costs) {
-  int rows = other_rows;
-  int deepest = 0;
-  int extend_rows = 0;
-  for (const int depth : depths) {
-    rows += 1 + depth;
-    deepest = std::max(deepest, depth);
-    if (depth > 0) extend_rows += 1 + depth / 2;
+// The price of a step: the target's launch, the drafter's learning from it, and its drafting for the next one.
+double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
+  LaunchSize target = others;
+  LaunchSize extend;
+  std::array<LaunchSize, kMaxPlannedDepth> steps{};
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int64_t depth = depths[i];
+    target.Add(depth + 1, requests[i].context + depth + 1);
+    if (depth == 0) continue;
+    const int64_t learned = 1 + depth / 2;
+    extend.Add(learned, requests[i].context + learned);
+    ++extend.logit_rows;
+    for (int64_t level = 1; level < depth; ++level) steps[static_cast<size_t>(level)].Add(1, requests[i].context + level);
   }
-  double seconds = costs.pass->At(rows) + costs.draft_extend->At(extend_rows);
-  for (int level = 1; level < deepest; ++level) {
-    const auto wants = std::count_if(depths.begin(), depths.end(), [&](int depth) { return depth > level; });
-    seconds += costs.draft_step->At(static_cast<int>(wants));
+  target.logit_rows = target.rows;
+  double seconds = costs.target->Seconds(target);
+  if (extend.rows > 0) seconds += costs.draft_extend->Seconds(extend);
+  for (LaunchSize& step : steps) {
+    if (step.rows == 0) continue;
+    step.logit_rows = step.rows;
+    seconds += costs.draft_step->Seconds(step);
   }
   return seconds;
 }
 
 }  // namespace
 
-void CostCurve::Set(std::vector<int> rows, std::vector<double> seconds) {
-  HAAST_CHECK(!rows.empty() && rows.size() == seconds.size() && rows.front() == 1 && std::is_sorted(rows.begin(), rows.end()))
-      << rows.size() << " row counts, " << seconds.size() << " timings";
-  rows_ = std::move(rows);
-  seconds_ = std::move(seconds);
-}
-
-double CostCurve::At(int rows) const {
-  if (rows_.empty() || rows < 1) return 0.0;
-  if (rows_.size() == 1) return seconds_[0];
-  size_t right = 1;
-  while (right + 1 < rows_.size() && rows_[right] < rows) ++right;
-  const double slope = (seconds_[right] - seconds_[right - 1]) / (rows_[right] - rows_[right - 1]);
-  return std::max(0.0, seconds_[right - 1] + slope * (rows - rows_[right - 1]));
-}
-
-void CostCurve::Learn(int rows, double seconds) {
-  if (rows_.empty() || rows < 1 || !(seconds > 0.0)) return;
-  const double expected = At(rows);
-  if (!(expected > 0.0)) return;
+void Learn(const LaunchSize& size, double seconds, LaunchCosts* costs) {
+  const double expected = costs->Seconds(size);
+  if (size.rows < 1 || !(seconds > 0.0) || !(expected > 0.0)) return;
   // A launch that was interrupted by something else says little.
   const double ratio = std::clamp(seconds / expected, 0.5, 2.0);
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    // The points beside the launch move most; all move a little, for a longer context makes every launch dearer.
-    const double distance = std::abs(std::log2(static_cast<double>(rows) / rows_[i]));
-    seconds_[i] *= 1.0 + kLearning * (ratio - 1.0) * std::max(0.25, 1.0 - distance);
+  for (size_t i = 0; i < costs->all_logits.rows.size(); ++i) {
+    // The points beside the launch move most; all move a little.
+    const double distance = std::abs(std::log2(static_cast<double>(size.rows) / static_cast<double>(costs->all_logits.rows[i])));
+    costs->all_logits.seconds[i] *= 1.0 + kLearning * (ratio - 1.0) * std::max(0.25, 1.0 - distance);
   }
 }
 
@@ -101,8 +92,8 @@ bool AcceptanceEstimate::AreCounts(const Counts& counts) {
   return true;
 }
 
-StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, int other_rows, const CostModel& costs) {
-  StepPrice price{.tokens = 0.0, .seconds = StepSeconds(depths, other_rows, costs)};
+StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
+  StepPrice price{.tokens = 0.0, .seconds = StepSeconds(requests, depths, others, costs)};
   for (size_t i = 0; i < requests.size(); ++i) {
     price.tokens += 1.0;
     ForEachDraft(requests[i], depths[i], [&](int, double reached) { price.tokens += reached; });
@@ -110,7 +101,7 @@ StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int>
   return price;
 }
 
-std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, int other_rows, const CostModel& costs) {
+std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs) {
   struct Step {
     double gain;  // chance that this draft is emitted
     int depth;
@@ -127,7 +118,7 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, int other_
   std::vector<int> best = depths;
   double tokens = static_cast<double>(requests.size());
   const auto rate = [&] {
-    const double seconds = StepSeconds(depths, other_rows, costs);
+    const double seconds = StepSeconds(requests, depths, others, costs);
     return seconds > 0.0 ? tokens / seconds : 0.0;
   };
   double best_rate = rate() * kWorthwhile;

@@ -6,31 +6,20 @@
 #include <span>
 #include <vector>
 
+#include "haast/step_costs.h"
+
 namespace haast::spec {
 
 inline constexpr int kMaxPlannedDepth = 16;
 
-// Seconds of a launch by its rows: measured at some row counts, straight lines between them.
-class CostCurve {
- public:
-  // `rows` ascending from 1, `seconds` of each.
-  void Set(std::vector<int> rows, std::vector<double> seconds);
-  bool empty() const { return rows_.empty(); }
-  // Past the last point the last slope goes on. 0 for an empty curve or no rows.
-  double At(int rows) const;
-  // Moves the curve towards a launch of `rows` that took `seconds`: contexts grow, machines change.
-  void Learn(int rows, double seconds);
+// Moves the costs towards a launch of this size, logits on all rows, that took `seconds`: machines change.
+void Learn(const LaunchSize& size, double seconds, LaunchCosts* costs);
 
- private:
-  std::vector<int> rows_;
-  std::vector<double> seconds_;
-};
-
-// Curves that outlive their use here.
+// Costs that outlive their use here.
 struct CostModel {
-  const CostCurve* pass;          // of the target, logits on all rows
-  const CostCurve* draft_step;    // of the drafter; empty: it costs nothing
-  const CostCurve* draft_extend;  // likewise
+  const LaunchCosts* target;
+  const LaunchCosts* draft_step;    // empty: it costs nothing
+  const LaunchCosts* draft_extend;  // likewise
 };
 
 // Chance that draft i is accepted where the drafts before it were: counts that fade, so that the last hundred rounds decide.
@@ -62,18 +51,19 @@ struct DepthRequest {
   const AcceptanceEstimate* own;
   const AcceptanceEstimate* prior;  // of its drafter, over all requests
   int most;                         // drafts at most
+  int64_t context;                  // its KV entries before the next round
 };
 
-// The depths (0: no drafts) with the most expected tokens a second. `other_rows`: rows of the launch that belong to nobody
-// in `requests`.
-std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, int other_rows, const CostModel& costs);
+// The depths (0: no drafts) with the most expected tokens a second. `others`: the part of the target's launch that belongs to
+// nobody in `requests`.
+std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs);
 
 // Expected tokens and seconds of a step with these depths: what ChooseDepths compares.
 struct StepPrice {
   double tokens = 0.0;
   double seconds = 0.0;
 };
-StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, int other_rows, const CostModel& costs);
+StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
 
 // When a request whose drafts do not pay tries again: a few rounds, seldom enough to cost about a hundredth.
 class ProbeClock {

@@ -11,11 +11,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-CostCurve Curve(std::vector<int> rows, std::vector<double> seconds) {
-  CostCurve curve;
-  curve.Set(std::move(rows), std::move(seconds));
-  return curve;
-}
+LaunchCosts Costs(std::vector<int64_t> rows, std::vector<double> seconds) { return {.all_logits = {std::move(rows), std::move(seconds)}}; }
 
 AcceptanceEstimate Accepts(double chance) {
   std::mt19937 random(5);
@@ -29,26 +25,19 @@ AcceptanceEstimate Accepts(double chance) {
   return estimate;
 }
 
-TEST(CostCurve, StraightBetweenPointsAndOn) {
-  const CostCurve curve = Curve({1, 2, 4, 8}, {1.0, 1.1, 1.5, 3.5});
-  EXPECT_DOUBLE_EQ(curve.At(1), 1.0);
-  EXPECT_DOUBLE_EQ(curve.At(3), 1.3);
-  EXPECT_DOUBLE_EQ(curve.At(8), 3.5);
-  EXPECT_DOUBLE_EQ(curve.At(12), 5.5);
-  EXPECT_EQ(curve.At(0), 0.0);
-  EXPECT_EQ(CostCurve().At(5), 0.0);
-}
-
-TEST(CostCurve, FollowsTheMachine) {
-  CostCurve curve = Curve({1, 2, 4}, {1.0, 1.2, 1.6});
-  for (int i = 0; i < 400; ++i) curve.Learn(2, 2.4);
-  EXPECT_NEAR(curve.At(2), 2.4, 0.1);
-  EXPECT_GT(curve.At(4), 1.7) << "others follow, less";
-  const double before = curve.At(2);
-  curve.Learn(2, 1000.0);
-  EXPECT_LT(curve.At(2), before * 1.06) << "one interrupted launch says little";
-  curve.Learn(2, -1.0);
-  curve.Learn(0, 1.0);
+TEST(Learn, FollowsTheMachine) {
+  LaunchCosts costs = Costs({1, 2, 4}, {1.0, 1.2, 1.6});
+  const LaunchSize two{.rows = 2, .logit_rows = 2};
+  for (int i = 0; i < 400; ++i) Learn(two, 2.4, &costs);
+  EXPECT_NEAR(costs.Seconds(two), 2.4, 0.1);
+  EXPECT_GT(costs.Seconds({.rows = 4, .logit_rows = 4}), 1.7) << "others follow, less";
+  const double before = costs.Seconds(two);
+  Learn(two, 1000.0, &costs);
+  EXPECT_LT(costs.Seconds(two), before * 1.06) << "one interrupted launch says little";
+  const LaunchCosts kept = costs;
+  Learn(two, -1.0, &costs);
+  Learn({}, 1.0, &costs);
+  EXPECT_EQ(costs.all_logits.seconds, kept.all_logits.seconds);
 }
 
 TEST(AcceptanceEstimate, CountsAreThoseOfRounds) {
@@ -83,29 +72,29 @@ TEST(AcceptanceEstimate, ForgetsThePast) {
 }
 
 struct Machine {
-  CostCurve pass;
-  CostCurve step = Curve({1, 2, 4, 8}, {0.12, 0.13, 0.16, 0.25});
-  CostCurve extend = Curve({1, 2, 4, 8}, {0.15, 0.16, 0.2, 0.3});
-  CostModel costs() const { return {&pass, &step, &extend}; }
+  LaunchCosts target;
+  LaunchCosts step = Costs({1, 2, 4, 8}, {0.12, 0.13, 0.16, 0.25});
+  LaunchCosts extend = Costs({1, 2, 4, 8}, {0.15, 0.16, 0.2, 0.3});
+  CostModel costs() const { return {&target, &step, &extend}; }
 };
 // Rows nearly free up to four; every row at its price.
-const Machine kWide{Curve({1, 2, 4, 8, 16}, {1.0, 1.02, 1.05, 1.5, 2.7})};
-const Machine kNarrow{Curve({1, 2, 4, 8, 16}, {1.0, 1.1, 1.65, 3.1, 6.0})};
+const Machine kWide{Costs({1, 2, 4, 8, 16}, {1.0, 1.02, 1.05, 1.5, 2.7})};
+const Machine kNarrow{Costs({1, 2, 4, 8, 16}, {1.0, 1.1, 1.65, 3.1, 6.0})};
 
 TEST(ChooseDepths, BetterDraftsAndCheaperRowsDraftDeeper) {
   int last = -1;
   for (const double chance : {0.02, 0.3, 0.6, 0.8, 0.95}) {
     const AcceptanceEstimate own = Accepts(chance);
-    const DepthRequest request{&own, nullptr, 8};
-    const int wide = ChooseDepths({&request, 1}, 0, kWide.costs())[0];
-    EXPECT_GE(wide, ChooseDepths({&request, 1}, 0, kNarrow.costs())[0]) << chance;
+    const DepthRequest request{&own, nullptr, 8, 100};
+    const int wide = ChooseDepths({&request, 1}, {}, kWide.costs())[0];
+    EXPECT_GE(wide, ChooseDepths({&request, 1}, {}, kNarrow.costs())[0]) << chance;
     EXPECT_GE(wide, last) << chance;
     last = wide;
   }
   EXPECT_GE(last, 5);
   const AcceptanceEstimate hopeless = Accepts(0.02);
-  const DepthRequest request{&hopeless, nullptr, 8};
-  EXPECT_THAT(ChooseDepths({&request, 1}, 0, kWide.costs()), ElementsAre(0));
+  const DepthRequest request{&hopeless, nullptr, 8, 100};
+  EXPECT_THAT(ChooseDepths({&request, 1}, {}, kWide.costs()), ElementsAre(0));
 }
 
 // The choice is never worse than any one depth for all, by its own prices; and never worse than none.
@@ -117,8 +106,9 @@ TEST(ChooseDepths, BeatsEveryFixedDepth) {
     std::vector<AcceptanceEstimate> estimates;
     for (int i = 0; i < batch; ++i) estimates.push_back(Accepts(0.05 + 0.9 * static_cast<double>(random() % 100) / 100.0));
     std::vector<DepthRequest> requests;
-    for (const AcceptanceEstimate& estimate : estimates) requests.push_back({&estimate, nullptr, static_cast<int>(random() % 9)});
-    const int others = static_cast<int>(random() % 3);
+    for (const AcceptanceEstimate& estimate : estimates) requests.push_back({&estimate, nullptr, static_cast<int>(random() % 9), 100});
+    LaunchSize others;
+    others.Add(static_cast<int64_t>(random() % 3), 100);
     const std::vector<int> chosen = ChooseDepths(requests, others, machine.costs());
     const StepPrice ours = PriceStep(requests, chosen, others, machine.costs());
     for (int depth = 0; depth <= 8; ++depth) {
@@ -133,9 +123,9 @@ TEST(ChooseDepths, BeatsEveryFixedDepth) {
 
 TEST(ChooseDepths, WithoutCostsNothingIsDrafted) {
   const AcceptanceEstimate own = Accepts(0.9);
-  const DepthRequest request{&own, nullptr, 8};
-  const CostCurve none;
-  EXPECT_THAT(ChooseDepths({&request, 1}, 0, {&none, &none, &none}), Each(0));
+  const DepthRequest request{&own, nullptr, 8, 100};
+  const LaunchCosts none;
+  EXPECT_THAT(ChooseDepths({&request, 1}, {}, {&none, &none, &none}), Each(0));
 }
 
 TEST(ProbeClock, TriesSeldom) {

@@ -1,0 +1,16 @@
+// Step costs as a JSON file (docs/cli.md).
+#pragma once
+
+#include <string>
+
+#include "haast/engine.h"
+
+namespace haast::cli {
+
+// Notes beside the costs what they hold for: model and threads.
+Status WriteStepCosts(const std::string& path, const StepCosts& costs, const EngineOptions& measured);
+
+// kInvalidFile where the file is no such JSON, with the field, or what CheckStepCosts refuses.
+Result<StepCosts> ReadStepCosts(const std::string& path);
+
+}  // namespace haast::cli
