@@ -77,13 +77,13 @@ struct EngineStats {
   int64_t swaps = 0;              // of these, whose KV was kept elsewhere
   SpeculationStats speculation;   // finished and running requests, all drafters
   std::vector<DrafterStats> drafters;
-  double draft_seconds = 0.0;   // draft decode and draft extend
-  double target_seconds = 0.0;  // target launches
-  double sample_seconds = 0.0;  // acceptance and sampling
+  double draft_seconds = 0.0;          // draft decode and draft extend
+  double target_seconds = 0.0;         // target launches
+  double sample_seconds = 0.0;         // acceptance and sampling
   double priced_seconds = 0.0;         // what all launches cost by EngineOptions::step_costs; 0 without
   double priced_prompt_seconds = 0.0;  // of those, in steps that took prompt tokens
-  int64_t traced_launches = 0;  // written to trace_metadata
-  std::string trace_error;      // why the trace ended early; empty: it did not
+  int64_t traced_launches = 0;         // written to trace_metadata
+  std::string trace_error;             // why the trace ended early; empty: it did not
 };
 
 // A saved request as it came back.

@@ -56,8 +56,9 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
       ->allow_extra_args(false)
       ->group(prompts);
   app.add_flag("--single", flags.single, "answer as the flags say only, not plainly beside it: compare answers_checksum")->group(prompts);
-  app.add_option("--costs", flags.costs,
-                 "step costs that --costs-out wrote: automatic speculation decides by them alone, and runs over --prompts are priced by them")
+  app.add_option(
+         "--costs", flags.costs,
+         "step costs that --costs-out wrote: automatic speculation decides by them alone, and runs over --prompts are priced by them")
       ->type_name("PATH")
       ->group(prompts);
   app.add_option("--costs-out", flags.costs_out, "measure what launches cost here (seconds) and write it to this file")

@@ -20,9 +20,7 @@ constexpr std::array<std::pair<const char*, LaunchCosts StepCosts::*>, 4> kLaunc
 Json CurveJson(const CostCurve& curve) { return {{"rows", curve.rows}, {"seconds", curve.seconds}}; }
 
 // Throws what nlohmann::json throws, with the field's name.
-CostCurve ToCurve(const Json& json) {
-  return {json.at("rows").get<std::vector<int64_t>>(), json.at("seconds").get<std::vector<double>>()};
-}
+CostCurve ToCurve(const Json& json) { return {json.at("rows").get<std::vector<int64_t>>(), json.at("seconds").get<std::vector<double>>()}; }
 
 LaunchCosts ToLaunchCosts(const Json& json) {
   return {ToCurve(json.at("all_logits")), ToCurve(json.at("one_logit")), json.at("seconds_per_kv_entry").get<double>(),

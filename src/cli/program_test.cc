@@ -247,7 +247,8 @@ TEST_F(ProgramTest, BenchPricesRunsByAFileOfCosts) {
   const std::string costs = files_->dir.Join("costs.json");
   const Args model = {"--model", files_->model, "--draft", files_->head, "--threads", "1"};
   ASSERT_EQ(Haast(Args{"bench", "--no-steps", "--costs-out", costs, "--repeats", "1"} + model).code, kExitOk);
-  const Args prompts = {"--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n{\"turns\": [\"two\"]}\n"), "--max-tokens", "12", "--ignore-eos"};
+  const Args prompts = {"--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n{\"turns\": [\"two\"]}\n"), "--max-tokens", "12",
+                        "--ignore-eos"};
   const auto speculation = [&](const Args& more) {
     const Ran ran = Haast(Args{"bench", "--json", "--no-steps", "--repeats", "1", "--costs", costs} + prompts + model + more);
     EXPECT_EQ(ran.code, kExitOk) << ran.err;
@@ -273,7 +274,8 @@ TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
   ExpectError(Haast(bench + Args{"--costs", Write("bad.json", "{\"target\": 1}")}), kExitFile, "--costs-out FILE");
   const std::string curve = R"({"all_logits": {"rows": [1], "seconds": [-1.0]}, "one_logit": {"rows": [], "seconds": []},
                                "seconds_per_kv_entry": 0, "seconds_per_row_entry": 0})";
-  const std::string text = R"({"target": )" + curve + R"(, "head_step": )" + curve + R"(, "head_extend": )" + curve + R"(, "draft_model": )" + curve + "}";
+  const std::string text =
+      R"({"target": )" + curve + R"(, "head_step": )" + curve + R"(, "head_extend": )" + curve + R"(, "draft_model": )" + curve + "}";
   ExpectError(Haast(bench + Args{"--costs", Write("bad.json", text)}), kExitFile, "expected a finite time above 0");
 }
 

@@ -124,14 +124,15 @@ const CostGrid kQuickGrid = {.target_logits = {1, 2, 4, kManyRows},
 CostGrid ThoroughGrid(int repeats) {
   const std::vector<int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 256};
   const std::vector<int64_t> logits = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64, 96, 128};
-  return {.target_logits = logits, .target_rows = rows, .draft_logits = logits, .draft_rows = rows, .long_context = 1024, .repeats = repeats};
+  return {
+      .target_logits = logits, .target_rows = rows, .draft_logits = logits, .draft_rows = rows, .long_context = 1024, .repeats = repeats};
 }
 
 int64_t TokensFor(const CostGrid& grid) { return std::max(grid.long_context + kManyRows, kShortContext + MostRows(grid)); }
 
 Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, StepCosts* costs) {
-  const int64_t room = std::min(models.target_runner->options().max_context,
-                                static_cast<int64_t>(models.pages->num_free()) * models.pages->page_size());
+  const int64_t room =
+      std::min(models.target_runner->options().max_context, static_cast<int64_t>(models.pages->num_free()) * models.pages->page_size());
   const int64_t tokens = std::min(TokensFor(grid), room);
   if (tokens < kShortContext + kManyRows) return false;
   const Rows target = {grid.target_logits, grid.target_rows};
@@ -145,15 +146,15 @@ Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, 
     if (const exec::Runner* head = models.draft_runner.get()) {
       HAAST_ASSIGN_OR_RETURN(measured.head_step, MeasureLaunches(*head, tokens, grid, {grid.draft_logits, {}},
                                                                  [&](const StepSize& size) { return bench.DraftStep(size); }));
-      HAAST_ASSIGN_OR_RETURN(measured.head_extend, MeasureLaunches(*head, tokens, grid, draft,
-                                                                   [&](const StepSize& size) { return AfterAPass(&bench, size); }));
+      HAAST_ASSIGN_OR_RETURN(measured.head_extend,
+                             MeasureLaunches(*head, tokens, grid, draft, [&](const StepSize& size) { return AfterAPass(&bench, size); }));
     }
   }
   if (exec::Runner* draft_model = models.draft_model_runner.get()) {
     StepBench bench({models.target_runner.get(), draft_model, models.pages.get()}, tokens, MostRows(grid));
     HAAST_RETURN_IF_ERROR(bench.Prepare());
-    HAAST_ASSIGN_OR_RETURN(measured.draft_model, MeasureLaunches(*draft_model, tokens, grid, draft,
-                                                                 [&](const StepSize& size) { return bench.DraftStep(size); }));
+    HAAST_ASSIGN_OR_RETURN(measured.draft_model,
+                           MeasureLaunches(*draft_model, tokens, grid, draft, [&](const StepSize& size) { return bench.DraftStep(size); }));
   }
   *costs = std::move(measured);
   return true;

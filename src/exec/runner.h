@@ -59,7 +59,7 @@ class Runner {
     costs_ = others;
     extend_costs_ = extends;
   }
-  double priced_seconds() const { return priced_seconds_; }             // of all launches since SetCosts
+  double priced_seconds() const { return priced_seconds_; }       // of all launches since SetCosts
   const LaunchSize& launch_size() const { return launch_size_; }  // of the last launch, without padding
 
   // The i-th of batch.logit_rows; [model.logits_width()].

@@ -13,7 +13,8 @@ Status CheckCurve(const CostCurve& curve, const char* kind, const char* name) {
     return Err(ErrorCode::kInvalidArgument, "step costs: {}, {}, point {} ({} rows, {} s): expected {}", kind, name, i + 1,
                i < curve.rows.size() ? curve.rows[i] : 0, i < curve.seconds.size() ? curve.seconds[i] : 0.0, expected);
   };
-  if (curve.rows.size() != curve.seconds.size()) return refuse(std::min(curve.rows.size(), curve.seconds.size()), "as many seconds as rows");
+  if (curve.rows.size() != curve.seconds.size())
+    return refuse(std::min(curve.rows.size(), curve.seconds.size()), "as many seconds as rows");
   for (size_t i = 0; i < curve.rows.size(); ++i) {
     const bool ascends = i == 0 ? curve.rows[0] == 1 : curve.rows[i] > curve.rows[i - 1];
     if (!ascends) return refuse(i, "row counts that ascend from 1");
