@@ -57,14 +57,18 @@ class FileBench {
     if (generator_.engine().options().step_costs == nullptr) HAAST_RETURN_IF_ERROR(WarmUp());
     for (int repeat = 0; repeat < options_.repeats; ++repeat) HAAST_RETURN_IF_ERROR(RunRepeat(repeat));
     report_.different = std::count(different_.begin(), different_.end(), true);
-    for (const Answer& answer : first_) {
-      const std::vector<int32_t> ids = answer.token_ids();
-      report_.checksum = base::Checksum({reinterpret_cast<const uint8_t*>(ids.data()), ids.size() * sizeof(int32_t)}, report_.checksum);
-    }
+    for (const std::vector<Answer>& first : first_) AddChecksum(first);
     return std::move(report_);
   }
 
  private:
+  void AddChecksum(const std::vector<Answer>& answers) {
+    for (const Answer& answer : answers) {
+      const std::vector<int32_t> ids = answer.token_ids();
+      report_.checksum = base::Checksum({reinterpret_cast<const uint8_t*>(ids.data()), ids.size() * sizeof(int32_t)}, report_.checksum);
+    }
+  }
+
   Status EncodeAll() {
     for (const BenchPrompt& prompt : file_.prompts) {
       HAAST_ASSIGN_OR_RETURN(std::vector<int32_t> ids, generator_.EncodeChat({{"user", prompt.first_turn}}));
