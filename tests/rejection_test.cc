@@ -132,31 +132,19 @@ TEST_F(SmallVocabulary, OtherDistributionsAreToldApart) {
   EXPECT_FALSE(Compare(counts, ExactTriples(*engine)).fits());
 }
 
-// A model that repeats itself now and then and a head that drafts repetitions.
-class RejectionTest : public ::testing::Test {
+// Eight requests of all drafters: of so few tokens that drafts of random weights are often kept.
+class RejectionTest : public SmallVocabulary {
  protected:
   RejectionTest() {
-    TinyLlama llama;
-    llama.tied = true;
-    llama.layer_scale = 0.4f;
-    TinyEagle3 head;
-    head.target = llama;
-    head.echo = true;
-    TinyLlama other = llama;
-    other.layer_scale = 0.3f;
-    options_.model = WriteTinyGguf(llama, dir_.Join("model.gguf"));
-    options_.draft = WriteTinyEagle3(head, dir_.Join("head"));
-    options_.draft_model = WriteTinyGguf(other, dir_.Join("other.gguf"));
-    options_.threads = 1;
-    options_.kv_tokens = 4096;
+    options_.max_batch = 16;
     const SpeculativeAlgorithm algorithms[] = {SpeculativeAlgorithm::kEagle3, SpeculativeAlgorithm::kDraftModel,
                                                SpeculativeAlgorithm::kNgram, SpeculativeAlgorithm::kSuffix};
     for (int i = 0; i < 8; ++i) {
       Request request;
-      request.prompt = RandomIds(5 + 13 * i, 320, 60 + static_cast<uint64_t>(i));
+      request.prompt = RandomIds(5 + 13 * i, kVocab, 60 + static_cast<uint64_t>(i));
       request.max_tokens = 60 - 5 * i;
       request.logprobs = 0;
-      request.sampling = {.temperature = 2.5f, .top_p = i % 2 == 0 ? 1.0f : 0.9f, .seed = static_cast<uint64_t>(i)};
+      request.sampling = {.temperature = 3.0f, .top_p = i % 2 == 0 ? 1.0f : 0.9f, .seed = static_cast<uint64_t>(i)};
       if (i % 3 == 2) request.sampling.frequency_penalty = 0.5f;
       request.speculation = {.algorithm = algorithms[i % 4 == 3 ? 2 + i / 4 : i % 2], .num_draft_tokens = 1 + i % 5};
       request.speculation.sampling = SpeculativeSampling::kRejection;
@@ -183,8 +171,6 @@ class RejectionTest : public ::testing::Test {
     for (size_t i = 0; i < expected.size(); ++i) ExpectSameBits(expected[i], actual[i], what + ", request " + std::to_string(i));
   }
 
-  TempDir dir_;
-  EngineOptions options_;
   std::vector<Request> requests_;
 };
 
@@ -224,8 +210,9 @@ TEST_F(RejectionTest, ASeedHasOneAnswer) {
     const std::string what = "chunk " + std::to_string(setting.chunk) + ", page " + std::to_string(setting.page_size);
     ExpectAll(expected, RunRequests(*engine, requests_, {0, 3, 1, 4, 1, 5, 9, 2}), what);
     EXPECT_EQ(engine->stats().preemptions > 0, setting.kv_tokens < 4096) << what;
+    if (setting.kv_tokens < 4096) continue;
     ExpectAll(expected, RunRequests(*engine, requests_), what + ", again");
-    EXPECT_EQ(engine->stats().prefix_hit_tokens > 0, setting.kv_tokens == 4096) << what;
+    EXPECT_GT(engine->stats().prefix_hit_tokens, 0);
   }
   // It is not the answer of plain decoding; but what n-gram and suffix draft is certain, and accepted by the coupled rule.
   std::vector<Request> plain;

@@ -58,6 +58,8 @@ void EngineImpl::TakeInbox(std::vector<Event>* events) {
 // The shape of the sequence's next round: what the request asks for, within the tokens it may still generate and the context.
 spec::TreeShape EngineImpl::WantedShape(const Sequence& sequence) const {
   if (ActiveDrafterOf(sequence) == nullptr) return {};
+  // Whether the prompt's last token is left alone, for a round to begin with, is up to the chunks.
+  if (sequence.samples_drafts() && sequence.generated() == 0) return {};
   spec::TreeShape shape = ShapeOf(sequence.request.speculation);
   if (sequence.request.speculation.automatic) shape = {sequence.planned_depth, sequence.planned_depth, 1};
   const int64_t context_left = options_.max_context - static_cast<int64_t>(sequence.tokens.size());
