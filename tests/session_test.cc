@@ -133,7 +133,7 @@ TEST_F(SessionTest, ResumedAnswersEqualUninterruptedOnes) {
   }
 }
 
-// What was accepted of its drafts, when it last probed and how deep its next round drafts come back too.
+// What was accepted of its drafts and how deep its next round drafts come back too.
 TEST_F(SessionTest, WhatAutomaticSpeculationLearntComesBack) {
   request_.speculation = {SpeculativeAlgorithm::kEagle3, 8, 1, 0, /*automatic=*/true};
   for (const int steps : {0, 3, 9}) {
@@ -145,10 +145,8 @@ TEST_F(SessionTest, WhatAutomaticSpeculationLearntComesBack) {
     const engine::Session again = Decoded(dir_.Join("again"));
     EXPECT_EQ(again.acceptance.tried, saved.acceptance.tried);
     EXPECT_EQ(again.acceptance.accepted, saved.acceptance.accepted);
-    EXPECT_EQ(again.probe_steps, saved.probe_steps);
     EXPECT_EQ(again.planned_depth, saved.planned_depth);
-    // A step after the first drafts, or was judged not worth it: then it counts towards the next probe.
-    EXPECT_EQ(saved.acceptance.tried[0] > 0.0 || saved.probe_steps > 0, steps > 1);
+    EXPECT_EQ(saved.acceptance.tried[0] > 0.0, steps > 1);
   }
 }
 
@@ -319,7 +317,6 @@ TEST_F(SessionTest, ForgedFieldsAreRefused) {
   EXPECT_THAT(error([](Session* s) { s->acceptance.accepted[0] = s->acceptance.tried[0] + 1.0; }), HasSubstr("first drafts accepted"));
   EXPECT_THAT(error([](Session* s) { s->acceptance.tried[2] = 1e9; }), HasSubstr("first drafts accepted"));
   EXPECT_THAT(error([](Session* s) { s->acceptance.accepted[3] = NAN; }), HasSubstr("first drafts accepted"));
-  EXPECT_THAT(error([](Session* s) { s->probe_steps = -1; }), HasSubstr("-1 steps without drafts"));
   EXPECT_THAT(error([](Session* s) { s->planned_depth = 4; }), HasSubstr("a plan of 4 drafts"));
 }
 

@@ -40,7 +40,7 @@ constexpr int kTreeDepth = 5;  // of a tree whose depth is left open
 
 }  // namespace
 
-Drafters MakeDrafters(const LoadedModels& models) {
+Drafters MakeDrafters(const LoadedModels& models, bool share) {
   Drafters drafters;
   const auto at = [&](SpeculativeAlgorithm algorithm) -> std::unique_ptr<spec::Drafter>& {
     return drafters[static_cast<size_t>(algorithm)];
@@ -50,7 +50,7 @@ Drafters MakeDrafters(const LoadedModels& models) {
         << models.draft->feature_width() << " floats a token, the target taps " << models.target->tap_width();
     const auto algorithm = models.draft->config().eagle3 ? SpeculativeAlgorithm::kEagle3 : SpeculativeAlgorithm::kEagle;
     at(algorithm) =
-        std::make_unique<spec::EagleDrafter>(SpeculativeAlgorithmName(algorithm), *models.draft, *models.draft_runner, *models.ops);
+        std::make_unique<spec::EagleDrafter>(SpeculativeAlgorithmName(algorithm), *models.draft, *models.draft_runner, *models.ops, share);
   }
   if (models.draft_model) {
     at(SpeculativeAlgorithm::kDraftModel) = std::make_unique<spec::ModelDrafter>(*models.draft_model_runner, *models.ops);

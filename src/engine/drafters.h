@@ -11,8 +11,9 @@ namespace haast::engine {
 
 using Drafters = std::array<std::unique_ptr<spec::Drafter>, kNumSpeculativeAlgorithms>;
 
-// `models` outlives the drafters. Null where an algorithm needs a head or a model that was not loaded.
-Drafters MakeDrafters(const LoadedModels& models);
+// `models` outlives the drafters. `share`: their entries in the pages may be shared with other requests. Null where an algorithm needs a
+// head or a model that was not loaded.
+Drafters MakeDrafters(const LoadedModels& models, bool share);
 
 // What is missing for `algorithm`, and how to give it.
 const char* MissingFor(SpeculativeAlgorithm algorithm);

@@ -13,7 +13,7 @@ namespace haast::engine {
 EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
     : options_(std::move(options)),
       models_(std::move(models)),
-      drafters_(MakeDrafters(models_)),
+      drafters_(MakeDrafters(models_, options_.prefix_cache)),
       prefix_(options_.prefix_cache ? std::make_unique<kv::PrefixCache>(models_.pages.get()) : nullptr),
       swap_(options_.swap_directory, options_.swap_bytes),
       sampler_(models_.target->logits_width()) {
@@ -85,45 +85,6 @@ Status EngineImpl::Propose() {
     drafter_stats_[algorithm].seconds += base::NowSeconds() - start;
   }
   return {};
-}
-
-// Once, when the first request speculates automatically.
-Status EngineImpl::MeasureCosts() {
-  const auto automatic = [](const auto& sequence) { return sequence->speculates() && sequence->request.speculation.automatic; };
-  if (!costs_.target.empty() || std::none_of(running_.begin(), running_.end(), automatic)) return {};
-  // Cached pages may have filled the pool. Where requests hold the rest, the measurement waits.
-  MakeRoom(kv::PagesFor(TokensFor(kQuickGrid), options_.page_size));
-  return MeasureStepCosts(models_, kQuickGrid, &costs_).map([](bool) {});
-}
-
-// The chains of the next round for all that speculate automatically, drafter by drafter.
-void EngineImpl::PlanDepths() {
-  LaunchSize others;  // of the next launch, as far as it is known
-  for (const auto& sequence : running_) {
-    const SpeculationParams& params = sequence->request.speculation;
-    if (sequence->id == 0 || (sequence->speculates() && params.automatic)) continue;
-    const int64_t rows = 1 + (sequence->speculates() ? ShapeOf(params).num_tokens : 0);
-    others.Add(rows, sequence->kv.length() + rows);
-  }
-  for (int i = 1; i < kNumSpeculativeAlgorithms; ++i) {
-    std::vector<Sequence*> members;
-    std::vector<spec::DepthRequest> requests;
-    for (const auto& sequence : running_) {
-      const SpeculationParams& params = sequence->request.speculation;
-      if (sequence->id == 0 || !params.automatic || params.algorithm != static_cast<SpeculativeAlgorithm>(i)) continue;
-      const int most =
-          CountDrafts(params.num_draft_tokens, sequence->remaining(), options_.max_context - static_cast<int64_t>(sequence->tokens.size()));
-      members.push_back(sequence.get());
-      requests.push_back({&sequence->acceptance, &acceptance_[i], most, sequence->kv.length()});
-    }
-    if (members.empty()) continue;
-    const std::vector<int> depths = spec::ChooseDepths(requests, others, CostsOf(costs_, static_cast<SpeculativeAlgorithm>(i)));
-    for (size_t m = 0; m < members.size(); ++m) {
-      members[m]->planned_depth = depths[m];
-      if (depths[m] == 0 && members[m]->probe.Tick()) members[m]->planned_depth = std::min(spec::kProbeDepth, requests[m].most);
-      others.Add(members[m]->planned_depth + 1, requests[m].context + members[m]->planned_depth + 1);
-    }
-  }
 }
 
 // One launch over every running request: prompt chunks, newest tokens and their drafts.

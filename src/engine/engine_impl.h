@@ -58,8 +58,6 @@ class EngineImpl final : public Engine {
   RequestId Enqueue(std::unique_ptr<Sequence> sequence);
   void TakeInbox(std::vector<Event>* events);
   Status Propose();
-  Status MeasureCosts();
-  void PlanDepths();
   spec::Drafter* DrafterOf(const Sequence& sequence) const;        // null where it does not speculate
   spec::Drafter* ActiveDrafterOf(const Sequence& sequence) const;  // likewise where it is no longer used
   spec::TreeShape WantedShape(const Sequence& sequence) const;
@@ -95,6 +93,10 @@ class EngineImpl final : public Engine {
   int DraftKind(const Sequence& sequence) const;
   SequenceCaches CachesOf(const Sequence& sequence) const;
 
+  // Automatic speculation (automatic.cc).
+  Status MeasureCosts();
+  void PlanDepths();
+
   // Saved requests (sessions.cc).
   Result<Session> ToSession(const Sequence& sequence);
   Result<std::unique_ptr<Sequence>> FromSession(Session* session, const std::string& path);
@@ -108,7 +110,8 @@ class EngineImpl final : public Engine {
   std::array<DrafterStats, kNumSpeculativeAlgorithms> drafter_stats_;
   StepCosts costs_;  // as given, or empty until a request speculates automatically
   std::array<spec::AcceptanceEstimate, kNumSpeculativeAlgorithms> acceptance_;  // over all requests
-  std::unique_ptr<kv::PrefixCache> prefix_;                                     // null: off
+  std::array<spec::ProbeClock, kNumSpeculativeAlgorithms> probes_;
+  std::unique_ptr<kv::PrefixCache> prefix_;  // null: off
   SwapSpace swap_;
   sampling::SamplerScratch sampler_;
   std::deque<std::unique_ptr<Sequence>> waiting_;

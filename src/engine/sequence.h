@@ -27,7 +27,6 @@ struct Sequence {
   spec::DraftState draft;
   spec::DraftTree tree;  // drafts of the round in flight
   spec::AcceptanceEstimate acceptance;
-  spec::ProbeClock probe;
   int planned_depth = 0;                      // of the next round, where speculation is automatic
   spec::TreeShape shape;                      // of the next round, within its pages
   std::unique_ptr<SwapSpace::Entry> swapped;  // KV and drafter state of a waiting request; null: it is computed again

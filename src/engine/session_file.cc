@@ -64,10 +64,10 @@ void Describe(Archive& archive, Value& origin) {
 
 template <typename Archive, Is<Session> Value>
 void Describe(Archive& archive, Value& session) {
-  auto& [origin, request, constrained, most_tokens, generated, stats, acceptance, probe_steps, planned_depth, cached_prompt_tokens, age,
-         since_start, since_first_token, kv_state, note] = session;
-  archive(origin, request, constrained, most_tokens, generated, stats, acceptance, probe_steps, planned_depth, cached_prompt_tokens, age,
-          since_start, since_first_token, kv_state, note);
+  auto& [origin, request, constrained, most_tokens, generated, stats, acceptance, planned_depth, cached_prompt_tokens, age, since_start,
+         since_first_token, kv_state, note] = session;
+  archive(origin, request, constrained, most_tokens, generated, stats, acceptance, planned_depth, cached_prompt_tokens, age, since_start,
+          since_first_token, kv_state, note);
 }
 
 std::vector<uint8_t> EncodeSession(const Session& session) {

@@ -35,7 +35,6 @@ struct Session {
   std::vector<int32_t> generated;  // tokens emitted so far
   SpeculationStats stats;
   spec::AcceptanceEstimate::Counts acceptance;  // what automatic speculation knows of the request
-  int32_t probe_steps = 0;
   int32_t planned_depth = 0;
   int64_t cached_prompt_tokens = 0;
   double age = 0.0;           // seconds since it was submitted

@@ -51,7 +51,6 @@ Result<Session> EngineImpl::ToSession(const Sequence& sequence) {
   session.generated.assign(sequence.tokens.begin() + static_cast<int64_t>(sequence.request.prompt.size()), sequence.tokens.end());
   session.stats = sequence.stats;
   session.acceptance = sequence.acceptance.counts();
-  session.probe_steps = sequence.probe.steps();
   session.planned_depth = sequence.planned_depth;
   session.cached_prompt_tokens = sequence.cached_prompt_tokens;
   const double now = base::NowSeconds();
@@ -107,13 +106,12 @@ Result<std::unique_ptr<Sequence>> EngineImpl::FromSession(Session* session, cons
     if (!state) return refuse(state.error().message);
     Keep(std::move(session->kv_state), sequence.get());  // without room it is computed again
   }
-  if (!spec::AcceptanceEstimate::AreCounts(session->acceptance) || !spec::ProbeClock::IsSteps(session->probe_steps) ||
-      session->planned_depth < 0 || session->planned_depth > sequence->request.speculation.num_draft_tokens) {
-    return refuse(fmt::format("{:.3g} of {:.3g} first drafts accepted, {} steps without drafts and a plan of {} drafts are no state of it",
-                              session->acceptance.accepted[0], session->acceptance.tried[0], session->probe_steps, session->planned_depth));
+  if (!spec::AcceptanceEstimate::AreCounts(session->acceptance) || session->planned_depth < 0 ||
+      session->planned_depth > sequence->request.speculation.num_draft_tokens) {
+    return refuse(fmt::format("{:.3g} of {:.3g} first drafts accepted and a plan of {} drafts are no state of it",
+                              session->acceptance.accepted[0], session->acceptance.tried[0], session->planned_depth));
   }
   sequence->acceptance = spec::AcceptanceEstimate(session->acceptance);
-  sequence->probe = spec::ProbeClock(session->probe_steps);
   sequence->planned_depth = session->planned_depth;
   sequence->stats = session->stats;
   sequence->cached_prompt_tokens = session->cached_prompt_tokens;

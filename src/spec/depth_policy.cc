@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
-
 namespace haast::spec {
 namespace {
 
 constexpr double kFade = 0.98;          // of a count with every round: half is forgotten after 34
 constexpr double kPriorRounds = 6.0;    // what the estimate over all requests is worth
-constexpr double kUnknownChance = 0.5;  // before anything was seen
-constexpr double kLearning = 0.05;      // share of a new timing
-constexpr int kProbeEvery = 160;        // steps
+constexpr double kUnknownChance = 0.8;  // before anything was seen: hopeful, for what is not tried is not learned
+constexpr double kUnknownRounds = 10.0;
+constexpr double kLearning = 0.05;    // share of a new timing
+constexpr double kProbeShare = 0.01;  // of the time
 constexpr int kProbeRounds = 4;
+constexpr int64_t kHorizon = 64;  // rounds over which a backlog is shared out, where the answer may be longer
 
 // Drafting must promise this much more than plain decoding: what an estimate is wrong by costs as much as it gains.
 constexpr double kWorthwhile = 1.01;
@@ -28,8 +28,18 @@ void ForEachDraft(const DepthRequest& request, int depth, const Visit& visit) {
   }
 }
 
-// The price of a step: the target's launch, the drafter's learning from it, and its drafting for the next one.
+// What a round of drafting leaves to be learned belongs to the next one; a longer backlog is shared out over all rounds to come.
+int64_t FreshRows(const DepthRequest& request) { return request.backlog <= kMaxPlannedDepth + 1 ? request.backlog : 2; }
+
+double BacklogSeconds(const DepthRequest& request, const CostModel& costs) {
+  const double all = costs.draft_extend->Seconds({.rows = request.backlog, .logit_rows = 1});
+  const double fresh = costs.draft_extend->Seconds({.rows = FreshRows(request), .logit_rows = 1});
+  return std::max(0.0, all - fresh) / static_cast<double>(std::clamp<int64_t>(request.remaining, 1, kHorizon));
+}
+
+// The price of a step: the drafter's learning and drafting, and the target's launch.
 double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
+  double seconds = 0.0;
   LaunchSize target = others;
   LaunchSize extend;
   std::array<LaunchSize, kMaxPlannedDepth> steps{};
@@ -37,13 +47,13 @@ double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> 
     const int64_t depth = depths[i];
     target.Add(depth + 1, requests[i].context + depth + 1);
     if (depth == 0) continue;
-    const int64_t learned = 1 + depth / 2;
-    extend.Add(learned, requests[i].context + learned);
+    extend.Add(FreshRows(requests[i]), requests[i].context);
     ++extend.logit_rows;
+    seconds += BacklogSeconds(requests[i], costs);
     for (int64_t level = 1; level < depth; ++level) steps[static_cast<size_t>(level)].Add(1, requests[i].context + level);
   }
   target.logit_rows = target.rows;
-  double seconds = costs.target->Seconds(target);
+  seconds += costs.target->Seconds(target);
   if (extend.rows > 0) seconds += costs.draft_extend->Seconds(extend);
   for (LaunchSize& step : steps) {
     if (step.rows == 0) continue;
@@ -79,7 +89,7 @@ double AcceptanceEstimate::Chance(int position, const AcceptanceEstimate* prior)
   const int i = std::clamp(position, 0, kMaxPlannedDepth - 1);
   // Where nothing was tried, a draft is as good as the one before it.
   const double expected = prior != nullptr ? prior->Chance(i, nullptr) : i == 0 ? kUnknownChance : Chance(i - 1, nullptr);
-  const double weight = prior == nullptr ? 1.0 : kPriorRounds;
+  const double weight = prior == nullptr ? kUnknownRounds : kPriorRounds;
   return (counts_.accepted[i] + weight * expected) / (counts_.tried[i] + weight);
 }
 
@@ -133,13 +143,29 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const Laun
   return best;
 }
 
-bool ProbeClock::IsSteps(int steps) { return steps >= 0 && steps < kProbeEvery + kProbeRounds; }
-
-bool ProbeClock::Tick() {
-  ++steps_;
-  if (steps_ < kProbeEvery) return false;
-  if (steps_ >= kProbeEvery + kProbeRounds - 1) steps_ = 0;
-  return true;
+int ProbeClock::Tick(std::span<const DepthRequest> idle, std::span<const int64_t> ids, const LaunchSize& step, const CostModel& costs) {
+  LaunchSize plain = step;
+  plain.logit_rows = plain.rows;
+  const double seconds = costs.target->Seconds(plain);
+  if (idle.empty() || seconds <= 0.0) return -1;
+  saved_ += kProbeShare;
+  if (rounds_ > 0) {
+    --rounds_;
+    const auto same = std::find(ids.begin(), ids.end(), probing_);
+    if (same != ids.end()) return static_cast<int>(same - ids.begin());
+  }
+  const auto least = std::min_element(idle.begin(), idle.end(), [](const auto& a, const auto& b) { return a.backlog < b.backlog; });
+  const int depth = std::min(kProbeDepth, least->most);
+  LaunchSize others = step;
+  --others.rows;
+  const double round = StepSeconds({&*least, 1}, {&depth, 1}, others, costs) - seconds;
+  const double backlog = costs.draft_extend->Seconds({.rows = least->backlog, .logit_rows = 1});
+  if (saved_ * seconds < kProbeRounds * round + backlog) return -1;
+  saved_ = 0.0;
+  rounds_ = kProbeRounds - 1;
+  const auto chosen = least - idle.begin();
+  probing_ = ids[static_cast<size_t>(chosen)];
+  return static_cast<int>(chosen);
 }
 
 }  // namespace haast::spec

@@ -52,6 +52,8 @@ struct DepthRequest {
   const AcceptanceEstimate* prior;  // of its drafter, over all requests
   int most;                         // drafts at most
   int64_t context;                  // its KV entries before the next round
+  int64_t backlog;                  // of these, entries that the drafter has not made yet and must make before it drafts
+  int64_t remaining;                // tokens that it may still generate
 };
 
 // The depths (0: no drafts) with the most expected tokens a second. `others`: the part of the target's launch that belongs to
@@ -65,18 +67,18 @@ struct StepPrice {
 };
 StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
 
-// When a request whose drafts do not pay tries again: a few rounds, seldom enough to cost about a hundredth.
+// When a drafter whose drafts do not pay is tried again, for a few rounds of one request: seldom enough to cost about a hundredth.
 class ProbeClock {
  public:
-  ProbeClock() = default;
-  explicit ProbeClock(int steps) : steps_(steps) {}  // where IsSteps
-  static bool IsSteps(int steps);
-  int steps() const { return steps_; }
-  // One step of a request for which drafting was judged not worth it; true: draft a little all the same.
-  bool Tick();
+  // One step with `idle` requests for which drafting was judged not worth it, of these ids. The one that drafts kProbeDepth tokens
+  // all the same: the one that did in the step before, for a few rounds, else that with the least backlog; -1: none. `step`: the
+  // whole target launch without it.
+  int Tick(std::span<const DepthRequest> idle, std::span<const int64_t> ids, const LaunchSize& step, const CostModel& costs);
 
  private:
-  int steps_ = 0;
+  double saved_ = 0.0;  // of time, in steps
+  int64_t probing_ = -1;
+  int rounds_ = 0;  // that the probing request goes on
 };
 inline constexpr int kProbeDepth = 2;
 

@@ -74,7 +74,7 @@ TEST(AcceptanceEstimate, ForgetsThePast) {
 struct Machine {
   LaunchCosts target;
   LaunchCosts step = Costs({1, 2, 4, 8}, {0.12, 0.13, 0.16, 0.25});
-  LaunchCosts extend = Costs({1, 2, 4, 8}, {0.15, 0.16, 0.2, 0.3});
+  LaunchCosts extend{{{1, 2, 4, 8}, {0.15, 0.16, 0.2, 0.3}}, {{1, 2, 4, 8}, {0.15, 0.16, 0.2, 0.3}}};
   CostModel costs() const { return {&target, &step, &extend}; }
 };
 // Rows nearly free up to four; every row at its price.
@@ -85,7 +85,7 @@ TEST(ChooseDepths, BetterDraftsAndCheaperRowsDraftDeeper) {
   int last = -1;
   for (const double chance : {0.02, 0.3, 0.6, 0.8, 0.95}) {
     const AcceptanceEstimate own = Accepts(chance);
-    const DepthRequest request{&own, nullptr, 8, 100};
+    const DepthRequest request{&own, nullptr, 8, 100, 1, 1000};
     const int wide = ChooseDepths({&request, 1}, {}, kWide.costs())[0];
     EXPECT_GE(wide, ChooseDepths({&request, 1}, {}, kNarrow.costs())[0]) << chance;
     EXPECT_GE(wide, last) << chance;
@@ -93,7 +93,7 @@ TEST(ChooseDepths, BetterDraftsAndCheaperRowsDraftDeeper) {
   }
   EXPECT_GE(last, 5);
   const AcceptanceEstimate hopeless = Accepts(0.02);
-  const DepthRequest request{&hopeless, nullptr, 8, 100};
+  const DepthRequest request{&hopeless, nullptr, 8, 100, 1, 1000};
   EXPECT_THAT(ChooseDepths({&request, 1}, {}, kWide.costs()), ElementsAre(0));
 }
 
@@ -106,7 +106,8 @@ TEST(ChooseDepths, BeatsEveryFixedDepth) {
     std::vector<AcceptanceEstimate> estimates;
     for (int i = 0; i < batch; ++i) estimates.push_back(Accepts(0.05 + 0.9 * static_cast<double>(random() % 100) / 100.0));
     std::vector<DepthRequest> requests;
-    for (const AcceptanceEstimate& estimate : estimates) requests.push_back({&estimate, nullptr, static_cast<int>(random() % 9), 100});
+    for (const AcceptanceEstimate& estimate : estimates)
+      requests.push_back({&estimate, nullptr, static_cast<int>(random() % 9), 100, 1, 1000});
     LaunchSize others;
     others.Add(static_cast<int64_t>(random() % 3), 100);
     const std::vector<int> chosen = ChooseDepths(requests, others, machine.costs());
@@ -123,17 +124,61 @@ TEST(ChooseDepths, BeatsEveryFixedDepth) {
 
 TEST(ChooseDepths, WithoutCostsNothingIsDrafted) {
   const AcceptanceEstimate own = Accepts(0.9);
-  const DepthRequest request{&own, nullptr, 8, 100};
+  const DepthRequest request{&own, nullptr, 8, 100, 1, 1000};
   const LaunchCosts none;
   EXPECT_THAT(ChooseDepths({&request, 1}, {}, {&none, &none, &none}), Each(0));
 }
 
-TEST(ProbeClock, TriesSeldom) {
+TEST(ChooseDepths, ABacklogThatIsNotPaidBackIsLeft) {
+  const AcceptanceEstimate own = Accepts(0.6);
+  DepthRequest request{&own, nullptr, 8, 300, 300, 200};
+  EXPECT_GT(ChooseDepths({&request, 1}, {}, kWide.costs())[0], 0);
+  request.remaining = 8;
+  EXPECT_THAT(ChooseDepths({&request, 1}, {}, kWide.costs()), ElementsAre(0));
+  request.backlog = 3;
+  EXPECT_GT(ChooseDepths({&request, 1}, {}, kWide.costs())[0], 0);
+}
+
+class ProbeClockTest : public ::testing::Test {
+ protected:
+  // Steps of 10,000 in which the clock let one of `idle` draft, by its place.
+  std::vector<int> Probes(const std::vector<DepthRequest>& idle, const std::vector<int64_t>& ids, const CostModel& costs) {
+    ProbeClock clock;
+    LaunchSize step;
+    for (const DepthRequest& request : idle) step.Add(1, request.context);
+    std::vector<int> probes(idle.size(), 0);
+    for (int i = 0; i < 10000; ++i) {
+      const int chosen = clock.Tick(idle, ids, step, costs);
+      if (chosen >= 0) ++probes[static_cast<size_t>(chosen)];
+    }
+    return probes;
+  }
+  AcceptanceEstimate own_;
+};
+
+TEST_F(ProbeClockTest, TriesSeldomTheOneWithTheLeastToCatchUp) {
+  const std::vector<DepthRequest> idle = {{&own_, nullptr, 8, 300, 200, 50}, {&own_, nullptr, 8, 100, 20, 50}};
+  const std::vector<int> probes = Probes(idle, {7, 9}, kWide.costs());
+  EXPECT_EQ(probes[0], 0);
+  EXPECT_GT(probes[1], 100);
+  EXPECT_LT(probes[1], 600);
+}
+
+TEST_F(ProbeClockTest, CostsAboutAHundredth) {
+  const std::vector<DepthRequest> idle = {{&own_, nullptr, 8, 300, 40, 50}};
+  const int probes = Probes(idle, {3}, kNarrow.costs())[0];
+  const Machine& m = kNarrow;
+  const double round = m.target.Seconds({.rows = 3, .logit_rows = 3}) - m.target.Seconds({.rows = 1, .logit_rows = 1}) +
+                       m.step.Seconds({.rows = 1, .logit_rows = 1});
+  EXPECT_GT(probes, 10);
+  EXPECT_LT(probes * round / 10000.0, 0.0101 * m.target.Seconds({.rows = 1, .logit_rows = 1}));
+}
+
+TEST_F(ProbeClockTest, NobodyWithoutCostsOrRequests) {
+  const LaunchCosts none;
+  EXPECT_THAT(Probes({{&own_, nullptr, 8, 300, 200, 50}}, {7}, {&none, &none, &none}), ElementsAre(0));
   ProbeClock clock;
-  int probes = 0;
-  for (int step = 0; step < 10000; ++step) probes += clock.Tick();
-  EXPECT_GT(probes, 100);
-  EXPECT_LT(probes, 300);
+  EXPECT_EQ(clock.Tick({}, {}, {.rows = 1}, kWide.costs()), -1);
 }
 
 }  // namespace

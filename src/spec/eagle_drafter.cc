@@ -10,6 +10,8 @@ namespace {
 // Features of tokens that no draft needs yet are kept until there are this many: one launch for all of them costs little
 // more than a launch for one.
 constexpr int64_t kWaitingRows = 32;
+// Where the head need not follow, up to about this much memory of a request: one that never drafts has no use for it.
+constexpr int64_t kWaitingBytes = int64_t{4} << 20;
 
 // Whether the distribution of the first draft is one, from which it can have been drawn; or there is none.
 bool HasFirstDistribution(const DraftState& state, int64_t vocab) {
@@ -150,9 +152,14 @@ void EagleDrafter::ChooseFirst(int64_t logit_row, const ObserveItem& item) {
   state.first_q_weights.assign(drawn.q.weights.begin(), drawn.q.weights.end());
 }
 
+int64_t EagleDrafter::MostWaiting() const {
+  if (follow_) return kWaitingRows;
+  return std::max(kWaitingRows, kWaitingBytes / static_cast<int64_t>(head_.feature_width() * sizeof(float)));
+}
+
 bool EagleDrafter::MustRun(const ObserveItem& item) const {
   const int64_t waiting = static_cast<int64_t>(item.state->waiting_ids.size());
-  return waiting > 0 && (item.will_draft || waiting >= kWaitingRows);
+  return waiting > 0 && (item.will_draft || waiting >= MostWaiting());
 }
 
 bool EagleDrafter::AcceptsState(const DraftState& state, int64_t length, int64_t draft_length) const {
@@ -163,42 +170,58 @@ bool EagleDrafter::AcceptsState(const DraftState& state, int64_t length, int64_t
                       std::all_of(state.first.begin(), state.first.end(), [&](const Candidate& c) { return in_vocabulary(c.token); });
   const bool carried =
       static_cast<int64_t>(state.carried.size()) == head_.config().hidden_size || (state.carried.empty() && state.first.empty());
-  return tokens && carried && waiting < kWaitingRows && draft_length + waiting == length &&
+  return tokens && carried && waiting < MostWaiting() && draft_length + waiting == length &&
          static_cast<int64_t>(state.waiting_taps.size()) == waiting * head_.feature_width();
 }
 
 Status EagleDrafter::Observe(std::span<const ObserveItem> items) {
-  BeginLaunch();
+  std::vector<const ObserveItem*> behind;
   for (const ObserveItem& item : items) {
     Remember(item);
-    if (!MustRun(item)) continue;
-    const DraftState& state = *item.state;
-    const int64_t rows = static_cast<int64_t>(state.waiting_ids.size());
-    sequences_.push_back({item.kv->pages(), item.kv->draft_length(), rows, {}});
-    owners_.push_back(item.kv->owner());
-    ids_.insert(ids_.end(), state.waiting_ids.begin(), state.waiting_ids.end());
-    features_.insert(features_.end(), state.waiting_taps.begin(), state.waiting_taps.end());
-    if (item.will_draft) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+    if (MustRun(item)) behind.push_back(&item);
   }
-  if (sequences_.empty()) return {};
+  while (!behind.empty()) HAAST_RETURN_IF_ERROR(Extend(&behind));
+  return {};
+}
+
+// Runs the head on what items wait for, in their order, as far as one launch has room; keeps those that have more in `behind`.
+Status EagleDrafter::Extend(std::vector<const ObserveItem*>* behind) {
+  BeginLaunch();
+  std::vector<int64_t> rows;
+  int64_t room = runner_.options().max_rows;
+  for (const ObserveItem* item : *behind) {
+    const DraftState& state = *item->state;
+    const int64_t waiting = static_cast<int64_t>(state.waiting_ids.size());
+    const int64_t count = std::min(waiting, room);
+    if (count == 0) break;
+    room -= count;
+    rows.push_back(count);
+    sequences_.push_back({item->kv->pages(), item->kv->draft_length(), count, {}});
+    owners_.push_back(item->kv->owner());
+    ids_.insert(ids_.end(), state.waiting_ids.begin(), state.waiting_ids.begin() + count);
+    features_.insert(features_.end(), state.waiting_taps.begin(), state.waiting_taps.begin() + count * head_.feature_width());
+    if (item->will_draft && count == waiting) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+  }
   exec::Batch batch{attention::ForwardMode::kDraftExtend, sequences_, owners_, ids_, features_.data(), true, logit_rows_, false};
   HAAST_RETURN_IF_ERROR(runner_.Run(batch));
-  const int64_t hidden = head_.config().hidden_size;
   int64_t row = -1;
   int64_t logit_row = 0;
-  for (const ObserveItem& item : items) {
-    if (!MustRun(item)) continue;
+  std::vector<const ObserveItem*> rest;
+  for (size_t i = 0; i < behind->size(); ++i) {
+    const ObserveItem& item = *(*behind)[i];
     DraftState& state = *item.state;
-    const int64_t rows = static_cast<int64_t>(state.waiting_ids.size());
-    row += rows;
-    item.kv->CommitDraft(item.kv->draft_length() + rows, runner_.page_size());
-    state.waiting_ids.clear();
-    state.waiting_taps.clear();
-    if (!item.will_draft) continue;
+    const int64_t count = i < rows.size() ? rows[i] : 0;
+    row += count;
+    item.kv->CommitDraft(item.kv->draft_length() + count, runner_.page_size());
+    state.waiting_ids.erase(state.waiting_ids.begin(), state.waiting_ids.begin() + count);
+    state.waiting_taps.erase(state.waiting_taps.begin(), state.waiting_taps.begin() + count * head_.feature_width());
+    if (!state.waiting_ids.empty()) rest.push_back(&item);
+    if (!state.waiting_ids.empty() || !item.will_draft) continue;
     ChooseFirst(logit_row++, item);
     const float* value = runner_.carried(row);
-    state.carried.assign(value, value + hidden);
+    state.carried.assign(value, value + head_.config().hidden_size);
   }
+  *behind = std::move(rest);
   return {};
 }
 

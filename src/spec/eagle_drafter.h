@@ -14,9 +14,10 @@ namespace haast::spec {
 
 class EagleDrafter final : public Drafter {
  public:
-  // All outlive the drafter. `runner` runs `head`, for which the target taps feature_width() floats a token.
-  EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops)
-      : name_(name), head_(head), runner_(runner), sampler_(head.draft_to_target(), ops) {}
+  // All outlive the drafter. `runner` runs `head`, for which the target taps feature_width() floats a token. With `follow` the
+  // head soon makes its entries of tokens that no draft needs yet, for other requests may share them; without, late or never.
+  EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops, bool follow)
+      : name_(name), head_(head), runner_(runner), sampler_(head.draft_to_target(), ops), follow_(follow) {}
 
   const char* name() const override { return name_; }
   exec::Runner* runner() override { return &runner_; }
@@ -42,11 +43,14 @@ class EagleDrafter final : public Drafter {
   void ChooseFirst(int64_t logit_row, const ObserveItem& item);
   void Remember(const ObserveItem& item);
   bool MustRun(const ObserveItem& item) const;
+  int64_t MostWaiting() const;
+  Status Extend(std::vector<const ObserveItem*>* behind);
 
   const char* name_;
   const model::DraftHead& head_;
   exec::Runner& runner_;
   sampling::DraftSampler sampler_;
+  const bool follow_;
   // Arrays of one round, kept between rounds for their memory.
   std::vector<Growth> growth_;  // [items]
   std::vector<attention::SequenceRows> sequences_;
