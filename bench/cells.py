@@ -86,7 +86,8 @@ def run_all(cells: list[Cell], jobs: int) -> None:
         nonlocal done
         core = cores.get()
         try:
-            cell.run(core)
+            if not cell.path.exists():  # another series may share the folder
+                cell.run(core)
         finally:
             cores.put(core)
         done += 1

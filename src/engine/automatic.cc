@@ -33,7 +33,9 @@ void EngineImpl::PlanDepths() {
       const int most =
           CountDrafts(params.num_draft_tokens, sequence->remaining(), options_.max_context - static_cast<int64_t>(sequence->tokens.size()));
       members.push_back(sequence.get());
-      const int64_t backlog = drafters_[i]->runner() == nullptr ? 0 : sequence->kv.length() - sequence->kv.draft_length();
+      // A draft model may be ahead of what was accepted; the newest token is always new to it.
+      const int64_t behind = std::max<int64_t>(1, sequence->kv.length() - sequence->kv.draft_length());
+      const int64_t backlog = drafters_[i]->runner() == nullptr ? 0 : behind;
       requests.push_back({&sequence->acceptance, &acceptance_[i], most, sequence->kv.length(), backlog, sequence->remaining()});
     }
     if (members.empty()) continue;

@@ -83,19 +83,21 @@ class Points {
   std::vector<Point> points_;
 };
 
-struct Rows {
-  const std::vector<int64_t>& logits;
-  const std::vector<int64_t>& one_logit;
+// What is tried of one kind of launch.
+struct Kind {
+  std::vector<int64_t> logits;
+  std::vector<int64_t> one_logit;
+  int64_t long_context;  // 0: none
+  int repeats;
 };
 
-Result<LaunchCosts> MeasureLaunches(const exec::Runner& runner, int64_t tokens, const CostGrid& grid, const Rows& rows,
-                                    const Launch& launch) {
+Result<LaunchCosts> MeasureLaunches(const exec::Runner& runner, int64_t tokens, const Kind& kind, const Launch& launch) {
   Points points(runner.options(), tokens);
-  points.Add(rows.logits, kShortContext, true);
-  points.Add(rows.one_logit, kShortContext, false);
-  points.Add({1, kManyRows}, grid.long_context, true);
-  HAAST_RETURN_IF_ERROR(points.Measure(launch, grid.repeats));
-  return points.Costs(grid.long_context);
+  points.Add(kind.logits, kShortContext, true);
+  points.Add(kind.one_logit, kShortContext, false);
+  if (kind.long_context > 0) points.Add({1, kManyRows}, kind.long_context, true);
+  HAAST_RETURN_IF_ERROR(points.Measure(launch, kind.repeats));
+  return points.Costs(kind.long_context);
 }
 
 // A draft extend always follows a pass of the target, which leaves little of the head in the caches.
@@ -119,13 +121,18 @@ const CostGrid kQuickGrid = {.target_logits = {1, 2, 4, kManyRows},
                              .draft_logits = {1, kManyRows},
                              .draft_rows = {1, kManyRows},
                              .long_context = 256,
-                             .repeats = 2};
+                             .target_repeats = 1,
+                             .draft_repeats = 2};
 
 CostGrid ThoroughGrid(int repeats) {
   const std::vector<int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 256};
   const std::vector<int64_t> logits = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64, 96, 128};
-  return {
-      .target_logits = logits, .target_rows = rows, .draft_logits = logits, .draft_rows = rows, .long_context = 1024, .repeats = repeats};
+  CostGrid grid;
+  grid.target_logits = grid.draft_logits = logits;
+  grid.target_rows = grid.draft_rows = rows;
+  grid.long_context = 1024;
+  grid.target_repeats = grid.draft_repeats = repeats;
+  return grid;
 }
 
 int64_t TokensFor(const CostGrid& grid) { return std::max(grid.long_context + kManyRows, kShortContext + MostRows(grid)); }
