@@ -142,26 +142,28 @@ Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, 
       std::min(models.target_runner->options().max_context, static_cast<int64_t>(models.pages->num_free()) * models.pages->page_size());
   const int64_t tokens = std::min(TokensFor(grid), room);
   if (tokens < kShortContext + kManyRows) return false;
-  const Rows target = {grid.target_logits, grid.target_rows};
-  const Rows draft = {grid.draft_logits, grid.draft_rows};
   StepCosts measured;
   {
     StepBench bench({models.target_runner.get(), models.draft_runner.get(), models.pages.get()}, tokens, MostRows(grid));
     HAAST_RETURN_IF_ERROR(bench.Prepare());
-    HAAST_ASSIGN_OR_RETURN(measured.target, MeasureLaunches(*models.target_runner, tokens, grid, target,
-                                                            [&](const StepSize& size) { return bench.Verify(size); }));
+    const Kind target = {grid.target_logits, grid.target_rows, grid.long_context, grid.target_repeats};
+    HAAST_ASSIGN_OR_RETURN(
+        measured.target, MeasureLaunches(*models.target_runner, tokens, target, [&](const StepSize& size) { return bench.Verify(size); }));
     if (const exec::Runner* head = models.draft_runner.get()) {
-      HAAST_ASSIGN_OR_RETURN(measured.head_step, MeasureLaunches(*head, tokens, grid, {grid.draft_logits, {}},
-                                                                 [&](const StepSize& size) { return bench.DraftStep(size); }));
+      const Kind step = {grid.draft_logits, {}, 0, grid.draft_repeats};
+      const Kind extend = {grid.draft_logits, grid.draft_rows, 0, grid.draft_repeats};
+      HAAST_ASSIGN_OR_RETURN(measured.head_step,
+                             MeasureLaunches(*head, tokens, step, [&](const StepSize& size) { return bench.DraftStep(size); }));
       HAAST_ASSIGN_OR_RETURN(measured.head_extend,
-                             MeasureLaunches(*head, tokens, grid, draft, [&](const StepSize& size) { return AfterAPass(&bench, size); }));
+                             MeasureLaunches(*head, tokens, extend, [&](const StepSize& size) { return AfterAPass(&bench, size); }));
     }
   }
   if (exec::Runner* draft_model = models.draft_model_runner.get()) {
     StepBench bench({models.target_runner.get(), draft_model, models.pages.get()}, tokens, MostRows(grid));
     HAAST_RETURN_IF_ERROR(bench.Prepare());
+    const Kind step = {grid.draft_logits, grid.draft_rows, grid.long_context, grid.draft_repeats};
     HAAST_ASSIGN_OR_RETURN(measured.draft_model,
-                           MeasureLaunches(*draft_model, tokens, grid, draft, [&](const StepSize& size) { return bench.DraftStep(size); }));
+                           MeasureLaunches(*draft_model, tokens, step, [&](const StepSize& size) { return bench.DraftStep(size); }));
   }
   *costs = std::move(measured);
   return true;

@@ -6,12 +6,12 @@
 namespace haast::spec {
 namespace {
 
-constexpr double kFade = 0.98;          // of a count with every round: half is forgotten after 34
-constexpr double kPriorRounds = 6.0;    // what the estimate over all requests is worth
-constexpr double kUnknownChance = 0.8;  // before anything was seen: hopeful, for what is not tried is not learned
-constexpr double kUnknownRounds = 10.0;
-constexpr double kLearning = 0.05;    // share of a new timing
-constexpr double kProbeShare = 0.01;  // of the time
+constexpr double kFade = 0.98;           // of a count with every round: half is forgotten after 34
+constexpr double kPriorRounds = 6.0;     // what the estimate over all requests is worth
+constexpr double kUnknownChance = 0.8;   // before anything was seen: hopeful, for what is not tried is not learned
+constexpr double kUnknownRounds = 10.0;  // what that is worth, less with every round seen
+constexpr double kLearning = 0.05;       // share of a new timing
+constexpr double kProbeShare = 0.01;     // of the time
 constexpr int kProbeRounds = 4;
 constexpr int64_t kHorizon = 64;  // rounds over which a backlog is shared out, where the answer may be longer
 
@@ -89,6 +89,7 @@ double AcceptanceEstimate::Chance(int position, const AcceptanceEstimate* prior)
   const int i = std::clamp(position, 0, kMaxPlannedDepth - 1);
   // Where nothing was tried, a draft is as good as the one before it.
   const double expected = prior != nullptr ? prior->Chance(i, nullptr) : i == 0 ? kUnknownChance : Chance(i - 1, nullptr);
+<<<<<<< ours
   const double weight = prior == nullptr ? kUnknownRounds : kPriorRounds;
   return (counts_.accepted[i] + weight * expected) / (counts_.tried[i] + weight);
 }
@@ -100,6 +101,10 @@ bool AcceptanceEstimate::AreCounts(const Counts& counts) {
     if (!ordered) return false;  // a NaN too
   }
   return true;
+=======
+  const double weight = prior == nullptr ? std::max(1.0, kUnknownRounds - 0.2 * tried_[i]) : kPriorRounds;
+  return (accepted_[i] + weight * expected) / (tried_[i] + weight);
+>>>>>>> theirs
 }
 
 StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
@@ -112,33 +117,49 @@ StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int>
 }
 
 std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs) {
-  struct Step {
-    double gain;  // chance that this draft is emitted
+  std::vector<int> best(requests.size(), 0);
+  std::vector<std::array<double, kMaxPlannedDepth + 1>> tokens(requests.size());  // expected of each request by its depth
+  const auto rate = [&](const std::vector<int>& depths) {
+    double sum = 0.0;
+    for (size_t i = 0; i < depths.size(); ++i) sum += tokens[i][static_cast<size_t>(depths[i])];
+    const double seconds = StepSeconds(requests, depths, others, costs);
+    return seconds > 0.0 ? sum / seconds : 0.0;
+  };
+  double best_rate = 0.0;
+  const auto consider = [&](const std::vector<int>& depths) {
+    const double now = rate(depths);
+    if (now <= best_rate) return;
+    best_rate = now;
+    best = depths;
+  };
+  // The likeliest drafts first. A deeper draft of a request is never likelier than the one before it, and comes after it.
+  struct Draft {
+    double gain;  // chance that it is emitted
     int depth;
     size_t request;
   };
-  std::vector<Step> steps;
+  std::vector<Draft> drafts;
+  int deepest = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
-    ForEachDraft(requests[i], std::min(requests[i].most, kMaxPlannedDepth),
-                 [&](int j, double reached) { steps.push_back({reached, j + 1, i}); });
+    const int most = std::min(requests[i].most, kMaxPlannedDepth);
+    deepest = std::max(deepest, most);
+    tokens[i][0] = 1.0;
+    ForEachDraft(requests[i], most, [&](int j, double reached) {
+      tokens[i][static_cast<size_t>(j) + 1] = tokens[i][static_cast<size_t>(j)] + reached;
+      drafts.push_back({reached, j + 1, i});
+    });
   }
-  // The likeliest drafts first. A deeper draft of a request is never likelier than the one before it, and comes after it.
-  std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.gain > b.gain; });
+  best_rate = rate(best) * kWorthwhile;
+  std::stable_sort(drafts.begin(), drafts.end(), [](const Draft& a, const Draft& b) { return a.gain > b.gain; });
   std::vector<int> depths(requests.size(), 0);
-  std::vector<int> best = depths;
-  double tokens = static_cast<double>(requests.size());
-  const auto rate = [&] {
-    const double seconds = StepSeconds(requests, depths, others, costs);
-    return seconds > 0.0 ? tokens / seconds : 0.0;
-  };
-  double best_rate = rate() * kWorthwhile;
-  for (const Step& step : steps) {
-    depths[step.request] = step.depth;
-    tokens += step.gain;
-    const double now = rate();
-    if (now <= best_rate) continue;
-    best_rate = now;
-    best = depths;
+  for (const Draft& draft : drafts) {
+    depths[draft.request] = draft.depth;
+    consider(depths);
+  }
+  // That order leads past shallow chains for all, which share their launches of the drafter.
+  for (int depth = 1; requests.size() > 1 && depth <= deepest; ++depth) {
+    for (size_t i = 0; i < requests.size(); ++i) depths[i] = std::min({depth, requests[i].most, kMaxPlannedDepth});
+    consider(depths);
   }
   return best;
 }
