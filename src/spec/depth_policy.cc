@@ -89,8 +89,7 @@ double AcceptanceEstimate::Chance(int position, const AcceptanceEstimate* prior)
   const int i = std::clamp(position, 0, kMaxPlannedDepth - 1);
   // Where nothing was tried, a draft is as good as the one before it.
   const double expected = prior != nullptr ? prior->Chance(i, nullptr) : i == 0 ? kUnknownChance : Chance(i - 1, nullptr);
-<<<<<<< ours
-  const double weight = prior == nullptr ? kUnknownRounds : kPriorRounds;
+  const double weight = prior == nullptr ? std::max(1.0, kUnknownRounds - 0.2 * counts_.tried[i]) : kPriorRounds;
   return (counts_.accepted[i] + weight * expected) / (counts_.tried[i] + weight);
 }
 
@@ -101,10 +100,6 @@ bool AcceptanceEstimate::AreCounts(const Counts& counts) {
     if (!ordered) return false;  // a NaN too
   }
   return true;
-=======
-  const double weight = prior == nullptr ? std::max(1.0, kUnknownRounds - 0.2 * tried_[i]) : kPriorRounds;
-  return (accepted_[i] + weight * expected) / (tried_[i] + weight);
->>>>>>> theirs
 }
 
 StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
