@@ -84,8 +84,8 @@ MUTATIONS = (
         ("engine_test", "golden_test")),
     Mutation(
         "draft-extend-position", "draft extend rotates as the next token", EAGLE,
-        "sequences_.push_back({item.kv->pages(), item.kv->draft_length(), rows, {}});",
-        "sequences_.push_back({item.kv->pages(), item.kv->draft_length() + 1, rows, {}});",
+        "sequences_.push_back({item->kv->pages(), item->kv->draft_length(), count, {}});",
+        "sequences_.push_back({item->kv->pages(), item->kv->draft_length() + 1, count, {}});",
         ("property_test", "golden_test")),
     Mutation(
         "draft-decode-position", "draft decode skips one position", EAGLE,

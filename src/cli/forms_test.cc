@@ -55,7 +55,8 @@ TEST(AnswerTest, SpreadOfOddAndEvenCounts) {
 TEST(JsonTest, SpeculationAndTimings) {
   const Answer answer = ExampleAnswer();
   EXPECT_EQ(Dump(SpeculationJson(answer.speculation, {SpeculativeAlgorithm::kEagle3, 3})),
-            "{\"algorithm\":\"eagle3\",\"num_draft_tokens\":3,\"automatic\":false,\"rounds\":3,\"drafted\":9,\"accepted\":5,\"tau\":2."
+            "{\"algorithm\":\"eagle3\",\"num_draft_tokens\":3,\"automatic\":false,\"sampling\":\"coupled\",\"rounds\":3,\"drafted\":9,"
+            "\"accepted\":5,\"tau\":2."
             "6666666666666665,"
             "\"position_acceptance\":[0.6666666666666666,0.6666666666666666,0.3333333333333333]}\n");
   EXPECT_EQ(SpeculationJson({}, {})["algorithm"], "none");

@@ -48,7 +48,7 @@ TEST_F(ProgramTest, JsonHasTheDocumentedFields) {
 }
 
 TEST_F(ProgramTest, RejectionSamplingHasItsOwnAnswers) {
-  const Args sampled = {"--temperature", "1", "--seed", "4", "hello there"};
+  const Args sampled = {"--temperature", "50", "--seed", "4", "hello there"};
   const Args rejection = Args{"--speculative-sampling", "rejection"} + sampled;
   const json answer = GenerateJson(rejection);
   EXPECT_EQ(answer["speculation"]["sampling"], "rejection");
@@ -57,7 +57,7 @@ TEST_F(ProgramTest, RejectionSamplingHasItsOwnAnswers) {
   EXPECT_NE(answer["token_ids"], GenerateJson(sampled)["token_ids"]);
   ExpectError(Generate(Args{"--compare"} + rejection), kExitUsage, "--compare expects the tokens of plain decoding");
   const Ran bench = Haast(Args{"bench"} + files_->Flags() +
-                          Args{"--no-steps", "--repeats", "2", "--max-tokens", "20", "--temperature", "1", "--speculative-sampling",
+                          Args{"--no-steps", "--repeats", "2", "--max-tokens", "20", "--temperature", "50", "--speculative-sampling",
                                "rejection", "--prompts", Write("rejection.jsonl", "{\"turns\": [\"hello\"]}\n")});
   EXPECT_EQ(bench.code, kExitOk) << bench.err;
   EXPECT_THAT(bench.out, HasSubstr("tokens identical in all repeats of a mode"));
@@ -170,7 +170,7 @@ TEST_F(ProgramTest, EmptyPathsAreRefusedEverywhere) {
   for (const char* flag : {"--file", "--save", "--resume", "--model"}) ExpectError(Generate({flag, ""}), kExitUsage, "expected a path");
   ExpectError(Haast({"bench", "--prompts", ""}), kExitUsage, "--prompts: expected a path");
   ExpectError(Haast({"info", ""}), kExitUsage, "MODEL: expected a path");
-  ExpectError(Haast({"info", files_->model, "--draft="}), kExitUsage, "--draft: expected a path");
+  ExpectError(Haast({"info", files_->model, "--draft", ""}), kExitUsage, "--draft: expected a path");
   ExpectError(Haast({"check", ""}), kExitUsage, "FILE: expected a path");
 }
 
@@ -265,7 +265,7 @@ TEST_F(ProgramTest, BenchPricesRunsByAFileOfCosts) {
   EXPECT_EQ(plain["plain_priced"]["tps"], nullptr) << "not run";
   EXPECT_EQ(plain["speculative_priced"], both["plain_priced"]);
   EXPECT_EQ(plain["answers_checksum"], both["answers_checksum"]);
-  EXPECT_NE(speculation({"--single", "--temperature", "1"})["answers_checksum"], both["answers_checksum"]);
+  EXPECT_NE(speculation({"--single", "--temperature", "50"})["answers_checksum"], both["answers_checksum"]);
 }
 
 TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
@@ -319,7 +319,7 @@ TEST_F(ProgramTest, InfoRefusesEveryHeadThatCannotBeLoaded) {
   const auto expect_misfit = [&](const std::string& changed, const std::string& why) {
     const std::string head = files_->dir.Join("misfit");
     std::filesystem::create_directories(head);
-    std::filesystem::copy(files_->head, head, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy(files_->head, head, std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
     Write("misfit/model.safetensors", changed);
     const Ran info = Haast({"info", files_->model, "--draft", head, "--json"});
     EXPECT_EQ(info.code, kExitFile) << why;

@@ -327,7 +327,7 @@ TEST(TokenizerErrorTest, GgufVocabularies) {
   };
   const std::vector<Case> cases = {
       {[](TextAssets& a) { a.gguf.tokens.clear(); }, ErrorCode::kInvalidFile, "token_type"},
-      {[](TextAssets& a) { a.gguf = {}; }, ErrorCode::kInvalidFile, "tokenizer.ggml.tokens"},
+      {[](TextAssets& a) { a.gguf = {}; }, ErrorCode::kNotFound, "expected a vocabulary"},
       {[](TextAssets& a) { a.gguf.model = std::string("bert"); }, ErrorCode::kUnsupported, "\"gpt2\" or \"llama\", got \"bert\""},
       {[](TextAssets& a) { a.gguf.pre = std::string("no-such-rule"); }, ErrorCode::kUnsupported, "no-such-rule"},
       {[](TextAssets& a) { a.gguf.tokens[300] = a.gguf.tokens[299]; }, ErrorCode::kInvalidFile, "every token once"},
