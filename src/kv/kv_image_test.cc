@@ -55,6 +55,19 @@ TEST(KvImage, MovesBetweenPagesOfAnySize) {
   }
 }
 
+// Slots around 2^16 and at the end of a pool of more.
+TEST(KvImage, HighPages) {
+  constexpr int kPage = 16;
+  const std::vector<int32_t> high = {(1 << 16) / kPage, 5, (1 << 16) / kPage - 1, (1 << 17) / kPage - 1};
+  KvCache cache = *KvCache::Create(1, 1 << 17, 1, 2, DType::kF32);
+  Fill(&cache, high, kPage, 60);
+  std::vector<uint8_t> image(static_cast<size_t>(KvImageBytes(cache, 60)));
+  ReadKvImage(cache, high, kPage, 60, image.data());
+  KvCache target = *KvCache::Create(1, 1 << 17, 1, 2, DType::kF32);
+  WriteKvImage(image.data(), 0, 60, high, kPage, &target);
+  ExpectFilled(target, high, kPage, 0, 60);
+}
+
 TEST(KvImageDeathTest, BugsOfTheCaller) {
   KvCache cache = *KvCache::Create(1, 32, 1, 2, DType::kF16);
   std::vector<uint8_t> image(1024);
