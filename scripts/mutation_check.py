@@ -87,6 +87,7 @@ class Workplace:
         self.build_dir = self.copy / "build"
         self.jobs = jobs
         self.timeout = timeout
+        self.sound = set()  # tests that pass without a bug
 
     def prepare(self, root):
         sync_tree(root, self.copy)
@@ -116,32 +117,42 @@ def cache_lines(path):
     return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
 
-def catching_test(workplace, mutation):
-    """The verdict on a mutation that is applied: which test failed, SURVIVED or NOT_COMPILED."""
-    others = [t for t in FAST_TESTS if t not in mutation.tests]
-    for tests in (mutation.tests, others):
+def require_sound(workplace, tests):
+    """The tests build and pass as long as no bug is applied."""
+    tests = sorted(set(tests) - workplace.sound)
+    if not tests:
+        return
+    if words := workplace.build(tests):
+        raise Refused(f"the code as it is does not build:\n{words}")
+    if failing := [t for t in tests if workplace.failure(t) is not None]:
+        raise Refused(f"the code as it is fails {', '.join(failing)}")
+    workplace.sound.update(tests)
+
+
+def catching_test(workplace, mutation, tests):
+    """What the tests say of a mutation: the first that fails, SURVIVED or NOT_COMPILED."""
+    path = workplace.copy / mutation.file
+    original = path.read_text(encoding="utf-8")
+    try:
+        path.write_text(original.replace(mutation.old, mutation.new), encoding="utf-8")
         if words := workplace.build(tests):
             print(words, file=sys.stderr)
-            return NOT_COMPILED
-        if not mutation.compiles:
-            return SURVIVED
-        for test in tests:
+            return NOT_COMPILED if mutation.compiles else "the compiler"
+        for test in tests if mutation.compiles else ():
             if (case := workplace.failure(test)) is not None:
                 return f"{test}: {case}"
-    return SURVIVED
+        return SURVIVED
+    finally:
+        path.write_text(original, encoding="utf-8")
 
 
 def try_mutation(workplace, mutation):
-    path = workplace.copy / mutation.file
-    original = path.read_text(encoding="utf-8")
     start = time.monotonic()
-    try:
-        path.write_text(original.replace(mutation.old, mutation.new), encoding="utf-8")
-        verdict = catching_test(workplace, mutation)
-    finally:
-        path.write_text(original, encoding="utf-8")
-    if verdict == NOT_COMPILED and not mutation.compiles:
-        verdict = "the compiler"
+    for tests in (mutation.tests, [t for t in FAST_TESTS if t not in mutation.tests]):
+        require_sound(workplace, tests)
+        verdict = catching_test(workplace, mutation, tests)
+        if verdict != SURVIVED or not mutation.compiles:
+            break
     return {"verdict": verdict, "seconds": round(time.monotonic() - start, 1)}
 
 
@@ -170,11 +181,7 @@ def run(mutations, workplace, results_file, fresh, root=ROOT):
     todo = [m for m in mutations if not (r := results.get(m.name)) or r["key"] != keys[m.name] or not caught(r)]
     if todo:
         workplace.prepare(root)
-        tests = sorted({*FAST_TESTS, *(t for m in todo for t in m.tests)})
-        if words := workplace.build(tests):
-            raise Refused(f"the code as it is does not build:\n{words}")
-        if failing := [t for t in tests if workplace.failure(t) is not None]:
-            raise Refused(f"the code as it is fails {', '.join(failing)}")
+        require_sound(workplace, [t for m in todo for t in m.tests])
     for m in todo:
         results[m.name] = {**try_mutation(workplace, m), "key": keys[m.name]}
         results_file.write_text(json.dumps(results, indent=1), encoding="utf-8")

@@ -33,7 +33,7 @@ class FakeWorkplace:
 
     def __init__(self, copy, failing=(), broken=False):
         self.copy, self.failing, self.broken = copy, failing, broken
-        self.prepared, self.ran = 0, []
+        self.prepared, self.ran, self.sound = 0, [], set()
 
     def text(self):
         return (self.copy / BUG.file).read_text()
@@ -80,6 +80,13 @@ class Run(unittest.TestCase):
         code, out = self.run_all(FakeWorkplace(self.copy, failing=("kv_test",)))
         self.assertEqual(code, 0)
         self.assertIn("kv_test: Suite.Case", out)
+
+    def test_another_test_must_pass_without_the_bug_too(self):
+        workplace = FakeWorkplace(self.copy)
+        workplace.failure = lambda test: "Suite.Case" if test == "kv_test" else None
+        with self.assertRaisesRegex(mutation_check.Refused, "fails kv_test"):
+            self.run_all(workplace)
+        self.assertIn("a + b", workplace.text(), "restored")
 
     def test_a_survivor_fails(self):
         code, out = self.run_all(FakeWorkplace(self.copy))
