@@ -28,6 +28,25 @@ TEST(ThreadPool, EveryThreadRunsOncePerRun) {
   }
 }
 
+// A stack larger than the address space: no system starts such a thread.
+TEST(ThreadPool, AThreadThatTheSystemRefusesIsAnErrorWithTheNumbers) {
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  pthread_attr_init(&huge);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 60), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  const auto pool = ThreadPool::Create(3);
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&before);
+  ASSERT_FALSE(pool);
+  EXPECT_EQ(pool.error().code, ErrorCode::kOutOfMemory);
+  for (const char* part : {"3 threads: the system started 1 and refused the next", "use fewer threads", "ulimit -u"}) {
+    EXPECT_NE(pool.error().message.find(part), std::string::npos) << pool.error().message;
+  }
+  EXPECT_EQ((*ThreadPool::Create(2))->size(), 2);
+}
+
 TEST(ThreadPool, BarrierSeparatesPhases) {
   ThreadPool pool(4);
   std::vector<int> value(4, 0);

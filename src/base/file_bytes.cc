@@ -1,6 +1,7 @@
 #include "base/file_bytes.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,22 +32,80 @@ tl::unexpected<Error> IoError(const std::string& path, const char* verb) {
   return Err(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: cannot {}: {}", path, verb, std::strerror(errno));
 }
 
+tl::unexpected<Error> CannotKeep(const std::string& path) {
+  const int cause = errno;
+  const char* remedy = cause == ENOENT                      ? "create the folder, or give another path"
+                       : cause == ENOSPC || cause == EDQUOT ? "free some space, or give a path on another disk"
+                       : cause == EACCES || cause == EPERM  ? "allow writing to the folder, or give another path"
+                                                            : "give another path";
+  return Err(cause == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+             "{}: cannot be written: {}: expected a path in a folder that can be written: {}", path, std::strerror(cause), remedy);
+}
+
 // The folder's entry must reach the disk too, else the file may be gone after a crash.
 Status SyncFolderOf(const std::string& path) {
   const size_t slash = path.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   const OpenFile file(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.get() < 0 || fsync(file.get()) != 0) return IoError(folder, "sync the folder");
+  if (file.get() < 0 || fsync(file.get()) != 0) return CannotKeep(path);
   return {};
 }
 
-Status WriteAndSync(const std::string& path, std::span<const uint8_t> bytes) {
-  const OpenFile file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (file.get() < 0) return IoError(path, "create");
-  HAAST_RETURN_IF_ERROR(WriteAll(file.get(), bytes, path));
-  if (fsync(file.get()) != 0) return IoError(path, "sync");
-  return {};
-}
+// The file beside `path` that becomes it: created or taken over, locked by this object and empty. Removed at the end, unless Publish
+// gave it the path's name.
+class PartFile {
+ public:
+  explicit PartFile(const std::string& path) : path_(path), part_(path + ".haast-part") {}
+  ~PartFile() {
+    if (file_ < 0) return;
+    if (!published_) unlink(part_.c_str());
+    close(file_);
+  }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  Status Open() {
+    // A rename would replace a device, a FIFO or a link by a file.
+    struct stat info;
+    if (path_.empty() || (lstat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))) {
+      return Err(ErrorCode::kIo, "{}: expected a regular file or a new one: give another path", path_);
+    }
+    while (file_ < 0) {
+      const int file = open(part_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+      if (file < 0) return CannotKeep(path_);
+      while (flock(file, LOCK_EX) != 0 && errno == EINTR) {
+      }  // a file system without locks: only the writers' order is left to chance
+      if (IsPart(file)) {
+        file_ = file;
+      } else {
+        close(file);  // whoever had the lock before renamed or removed it: no longer ours to write
+      }
+    }
+    return ftruncate(file_, 0) == 0 ? Status() : CannotKeep(path_);
+  }
+
+  Status Write(std::span<const uint8_t> bytes) {
+    if (!WriteAll(file_, bytes, path_) || fsync(file_) != 0) return CannotKeep(path_);
+    return {};
+  }
+
+  Status Publish() {
+    if (std::rename(part_.c_str(), path_.c_str()) != 0) return CannotKeep(path_);
+    published_ = true;
+    return SyncFolderOf(path_);
+  }
+
+ private:
+  bool IsPart(int file) const {
+    struct stat ours, named;
+    return fstat(file, &ours) == 0 && lstat(part_.c_str(), &named) == 0 && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+  }
+
+  const std::string path_;
+  const std::string part_;
+  int file_ = -1;
+  bool published_ = false;
+};
 
 }  // namespace
 
@@ -87,19 +146,15 @@ Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path, int64_t limi
 }
 
 Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> bytes) {
-  // A rename would replace a device, a FIFO or a link by a file.
-  struct stat info;
-  if (lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return Err(ErrorCode::kIo, "{}: expected a regular file or a new one: give another path", path);
-  }
-  const std::string temporary = fmt::format("{}.tmp.{}", path, getpid());
-  Status status = WriteAndSync(temporary, bytes);
-  if (status && std::rename(temporary.c_str(), path.c_str()) != 0) status = IoError(path, "replace");
-  if (!status) {
-    unlink(temporary.c_str());
-    return status;
-  }
-  return SyncFolderOf(path);
+  PartFile part(path);
+  HAAST_RETURN_IF_ERROR(part.Open());
+  HAAST_RETURN_IF_ERROR(part.Write(bytes));
+  return part.Publish();
+}
+
+Status CheckReplaceable(const std::string& path) {
+  PartFile part(path);
+  return part.Open();
 }
 
 }  // namespace haast::base

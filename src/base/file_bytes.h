@@ -14,8 +14,13 @@ namespace haast::base {
 Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path, int64_t limit);
 
 // Replaces `path` as a whole: after a crash at any moment it holds the old bytes or the new ones. The bytes are on the disk
-// when this returns. Writes "PATH.tmp.PID" beside it first, which is removed where something fails.
+// when this returns. They are written beside it first, to PATH.haast-part: one name, so that what a killed process left there is
+// taken over by the next write, and a lock on it, so that writers wait for each other. Errors are CheckReplaceable's.
 Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> bytes);
+
+// Whether WriteFileAtomically can create its file beside `path`, and take its place: before the work whose result it is to keep.
+// kNotFound or kIo name path, expected, cause and remedy. A part that a killed process left is removed.
+Status CheckReplaceable(const std::string& path);
 
 // Writes and reads `bytes` at the beginning of an open file; the error names `what`.
 Status WriteAll(int file, std::span<const uint8_t> bytes, const std::string& what);

@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "base/build_id.h"
 #include "base/checksum.h"
@@ -61,6 +64,44 @@ TEST_F(FileBytes, OnlyRegularFilesAreReplaced) {
   }
   EXPECT_TRUE(std::filesystem::is_fifo(folder_ + "/fifo"));
   EXPECT_TRUE(std::filesystem::is_symlink(folder_ + "/link"));
+}
+
+TEST_F(FileBytes, AKilledWritersPartIsTakenOver) {
+  const std::string part = path_ + ".haast-part";
+  std::ofstream(part) << "much longer than what is written next";
+  ASSERT_TRUE(WriteFileAtomically(path_, std::vector<uint8_t>{1, 2, 3}));
+  EXPECT_EQ(ReadFileBytes(path_, 10)->size(), 3u);
+  std::ofstream(part) << "again";
+  std::ofstream(path_ + "2.haast-part") << "not ours";
+  ASSERT_TRUE(CheckReplaceable(path_));
+  EXPECT_FALSE(std::filesystem::exists(part));
+  EXPECT_TRUE(std::filesystem::exists(path_ + "2.haast-part"));
+  EXPECT_EQ(ReadFileBytes(path_, 10)->size(), 3u) << "a check changes nothing";
+}
+
+TEST_F(FileBytes, WritersOfOnePathWaitForEachOther) {
+  std::vector<std::thread> writers;
+  std::atomic<int> failures = 0;
+  for (uint8_t t = 0; t < 4; ++t) {
+    writers.emplace_back([&, t] {
+      const std::vector<uint8_t> bytes(1000 * (t + 1), t);
+      for (int i = 0; i < 20; ++i) failures += WriteFileAtomically(path_, bytes) && CheckReplaceable(path_) ? 0 : 1;
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0);
+  const std::vector<uint8_t> last = *ReadFileBytes(path_, 1 << 20);
+  EXPECT_EQ(last, std::vector<uint8_t>(1000 * (last[0] + 1), last[0]));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(FileBytes, APathThatCannotBeWrittenSaysWhatToDo) {
+  const Status no_folder = CheckReplaceable(folder_ + "/no/file");
+  ASSERT_FALSE(no_folder);
+  EXPECT_EQ(no_folder.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(no_folder.error().message, HasSubstr(folder_ + "/no/file: cannot be written: No such file or directory"));
+  EXPECT_THAT(no_folder.error().message, HasSubstr("create the folder, or give another path"));
+  EXPECT_THAT(CheckReplaceable(folder_).error().message, HasSubstr("expected a regular file or a new one"));
 }
 
 TEST(ChecksumTest, KnownValuesAndSeeds) {

@@ -1,11 +1,15 @@
 #include "base/thread_pool.h"
 
+#include <system_error>
+
 #include "base/check.h"
 #include "base/cpu.h"
+#include "base/format.h"
 
 namespace haast::base {
 namespace {
 
+constexpr const char* kThreadLimits = "its limits of processes and memory (ulimit -u, ulimit -v, pids.max of the control group)";
 // A step's launches follow each other within microseconds, so a worker spins about this long before it sleeps.
 constexpr int kSpins = 1 << 15;
 // Threads that work side by side arrive within microseconds. Past that the one that is missing has lost its processor, and
@@ -24,15 +28,32 @@ void WaitWhile(const std::atomic<T>& value, T old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(threads) {
-  HAAST_CHECK(threads >= 1) << "threads = " << threads;
+Result<std::unique_ptr<ThreadPool>> ThreadPool::Create(int threads) {
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(threads, NotStarted()));
+  HAAST_RETURN_IF_ERROR(pool->Start());
+  return pool;
+}
+
+ThreadPool::ThreadPool(int threads) : ThreadPool(threads, NotStarted()) {
+  const Status started = Start();
+  HAAST_CHECK(started) << started.error().message;
+}
+
+Status ThreadPool::Start() {
+  HAAST_CHECK(threads_ >= 1) << "threads = " << threads_;
   const uint32_t float_control = GetFloatControl();
-  for (int t = 1; t < threads; ++t) {
-    workers_.emplace_back([this, t, float_control] {
-      SetFloatControl(float_control);
-      WorkerLoop(t);
-    });
+  try {
+    for (int t = 1; t < threads_; ++t) {
+      workers_.emplace_back([this, t, float_control] {
+        SetFloatControl(float_control);
+        WorkerLoop(t);
+      });
+    }
+  } catch (const std::system_error& error) {
+    return Err(ErrorCode::kOutOfMemory, "{} threads: the system started {} and refused the next: {}: use fewer threads, or raise {}",
+               threads_, workers_.size() + 1, error.what(), kThreadLimits);
   }
+  return {};
 }
 
 ThreadPool::~ThreadPool() {

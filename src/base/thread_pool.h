@@ -4,10 +4,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "haast/result.h"
 
 namespace haast::base {
 
@@ -15,6 +18,9 @@ class ThreadPool {
  public:
   // `threads` >= 1; the calling thread of Run is thread 0, so threads - 1 are started. Every worker gets the caller's
   // floating-point control state (denormals, rounding), so that no result depends on the thread that computed it.
+  // kOutOfMemory where the system starts fewer, with how many and the remedy.
+  static Result<std::unique_ptr<ThreadPool>> Create(int threads);
+  // For a few threads, which every system has.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -38,6 +44,9 @@ class ThreadPool {
   void Barrier();
 
  private:
+  struct NotStarted {};
+  ThreadPool(int threads, NotStarted) : threads_(threads) {}
+  Status Start();
   using Call = void (*)(void*, int, int);
   void RunErased(Call call, void* context);
   void WorkerLoop(int thread);
