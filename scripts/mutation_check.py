@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Puts known kinds of bugs into a copy of the code, one at a time, and sees that a test fails.
 
-    scripts/mutation_check.py [--only NAME...] [--list] [--scratch DIR] [--results FILE] [--jobs N] [--timeout S] [--fresh]
+    scripts/mutation_check.py [--only NAME...] [--list] [--scratch DIR] [--results FILE] [--jobs N] [--timeout S] [--named] [--fresh]
 
 The bugs are in scripts/mutations.py. The copy (files that git knows or would add) lies in DIR, by default build-mutation/, and its
-Release build in DIR/build; beside the work tree, where relative paths are as long as here, ccache has most of it. For each bug: apply, build the tests named with it, run them in order until one fails, then the other fast tests,
-restore. A bug that does not compile shows nothing about the tests and is reported, unless its entry says that the compiler is
-what catches it. A test that runs into the time limit has caught it. First all those tests must pass without a bug.
+Release build in DIR/build; beside the work tree, where relative paths are as long as here, ccache has most of it. For each bug:
+apply, build the tests named with it, run them in order until one fails, then the other fast tests (not with --named), restore.
+A bug that does not compile shows nothing about the tests and is reported, unless its entry says that the compiler is what catches
+it. A test that runs into the time limit has caught it. Each test must pass without a bug before it is believed.
 
 Results are kept in FILE (DIR/build/mutations.json): what was caught is not tried again while the file it changes stays the same; --fresh
 tries all. Exits 1 if a bug survives or does not compile, 2 where an entry's text is not in its file exactly once, or the code as
@@ -146,9 +147,10 @@ def catching_test(workplace, mutation, tests):
         path.write_text(original, encoding="utf-8")
 
 
-def try_mutation(workplace, mutation):
+def try_mutation(workplace, mutation, named_only):
     start = time.monotonic()
-    for tests in (mutation.tests, [t for t in FAST_TESTS if t not in mutation.tests]):
+    others = [] if named_only else [t for t in FAST_TESTS if t not in mutation.tests]
+    for tests in filter(None, (mutation.tests, others)):
         require_sound(workplace, tests)
         verdict = catching_test(workplace, mutation, tests)
         if verdict != SURVIVED or not mutation.compiles:
@@ -173,17 +175,17 @@ def print_table(mutations, results):
         print(f"{m.name:{width}}  {m.file:36}  {words}")
 
 
-def run(mutations, workplace, results_file, fresh, root=ROOT):
+def run(mutations, workplace, results_file, options, root=ROOT):
     """0, or 1 where a bug was not caught. Refused: see the exit code 2."""
     check_entries(mutations, root)
-    results = {} if fresh or not results_file.is_file() else json.loads(results_file.read_text(encoding="utf-8"))
+    results = {} if options.fresh or not results_file.is_file() else json.loads(results_file.read_text(encoding="utf-8"))
     keys = {m.name: key_of(m, root) for m in mutations}
     todo = [m for m in mutations if not (r := results.get(m.name)) or r["key"] != keys[m.name] or not caught(r)]
     if todo:
         workplace.prepare(root)
         require_sound(workplace, [t for m in todo for t in m.tests])
     for m in todo:
-        results[m.name] = {**try_mutation(workplace, m), "key": keys[m.name]}
+        results[m.name] = {**try_mutation(workplace, m, options.named), "key": keys[m.name]}
         results_file.write_text(json.dumps(results, indent=1), encoding="utf-8")
         print(f"{m.name}: {results[m.name]['verdict']} ({results[m.name]['seconds']} s)", flush=True)
     print_table(mutations, results)
@@ -200,6 +202,7 @@ def main():
     parser.add_argument("--results", type=Path, metavar="FILE")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=int, default=600, metavar="S", help="seconds for one test")
+    parser.add_argument("--named", action="store_true", help="only the tests named with each bug")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     args = parser.parse_args()
     mutations = [m for m in MUTATIONS if not args.only or m.name in args.only]
@@ -212,7 +215,7 @@ def main():
     workplace = Workplace(args.scratch.resolve(), args.jobs, args.timeout)
     workplace.build_dir.mkdir(parents=True, exist_ok=True)
     try:
-        return run(mutations, workplace, args.results or workplace.build_dir / "mutations.json", args.fresh)
+        return run(mutations, workplace, args.results or workplace.build_dir / "mutations.json", args)
     except Refused as refused:
         print(f"mutation_check: {refused}", file=sys.stderr)
         return 2

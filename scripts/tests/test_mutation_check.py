@@ -1,5 +1,6 @@
 """mutation_check.py: what it refuses, counts as caught, remembers and restores; and that its table fits this very tree."""
 
+import argparse
 import contextlib
 import dataclasses
 import io
@@ -63,9 +64,10 @@ class Run(unittest.TestCase):
     def write(self, text):
         (self.root / BUG.file).write_text(text)
 
-    def run_all(self, workplace, mutation=BUG, fresh=False):
+    def run_all(self, workplace, mutation=BUG, fresh=False, named=False):
+        options = argparse.Namespace(fresh=fresh, named=named)
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
-            code = mutation_check.run([mutation], workplace, self.results, fresh, self.root)
+            code = mutation_check.run([mutation], workplace, self.results, options, self.root)
         return code, out.getvalue()
 
     def test_caught_by_the_named_test(self):
@@ -80,6 +82,9 @@ class Run(unittest.TestCase):
         code, out = self.run_all(FakeWorkplace(self.copy, failing=("kv_test",)))
         self.assertEqual(code, 0)
         self.assertIn("kv_test: Suite.Case", out)
+
+    def test_named_tests_alone(self):
+        self.assertEqual(self.run_all(FakeWorkplace(self.copy, failing=("kv_test",)), named=True)[0], 1)
 
     def test_another_test_must_pass_without_the_bug_too(self):
         workplace = FakeWorkplace(self.copy)

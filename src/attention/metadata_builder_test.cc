@@ -19,7 +19,10 @@ constexpr ForwardMode kModes[] = {ForwardMode::kExtend,       ForwardMode::kDeco
                                   ForwardMode::kTargetVerify, ForwardMode::kDraftExtend, ForwardMode::kIdle};
 
 std::string BuildError(int page_size, std::vector<SequenceRows> sequences) {
-  ForwardMetadata m;
+  ForwardMetadata m;  // holds an earlier launch
+  const std::vector<int32_t> page = {1};
+  const SequenceRows earlier{.pages = page, .num_rows = 3};
+  EXPECT_TRUE(BuildMetadata(ForwardMode::kExtend, 16, {&earlier, 1}, &m));
   const Status status = BuildMetadata(ForwardMode::kExtend, page_size, sequences, &m);
   EXPECT_EQ(m.batch(), 0) << "a refused build leaves an idle launch";
   EXPECT_EQ(m.rows(), 0);
