@@ -228,8 +228,8 @@ MUTATIONS = (
         "  listed_[page] = false;\n  if (holders_[page] > 0) return;\n", "  listed_[page] = false;\n  if (holders_[page] > 1) return;\n",
         ("kv_test",)),
     Mutation(
-        "evicts-newest", "the most recently used prefix goes first", "src/kv/prefix_cache.cc",
-        "  node->second.last_use = clock_;\n", "  node->second.last_use = -clock_;\n",
+        "evicts-the-used", "a use of a cached prefix is not noticed", "src/kv/prefix_cache.cc",
+        "void PrefixCache::Touch(Tree::value_type* node) {\n", "void PrefixCache::Touch(Tree::value_type* node) {\n  if (clock_ > 0) return;\n",
         ("kv_test",)),
     Mutation(
         "drafter-of-cached-pages", "a page without draft entries serves a request that drafts", "src/kv/prefix_cache.cc",
@@ -267,7 +267,7 @@ MUTATIONS = (
         ("paging_test", "property_test")),
     Mutation(
         "tree-not-closed", "a reranked tree takes a child without its parent", "src/spec/draft_tree.cc",
-        "  nodes_.push_back({candidate.token, parent, above + own, depth});", "  nodes_.push_back({candidate.token, parent, own, depth});",
+        "  nodes_.push_back({candidate.token, parent, above + own, depth});", "  nodes_.push_back({candidate.token, parent, above > 0.0f ? above : own, depth});",
         ("spec_test",)),
     Mutation(
         "replacement-from-p", "the replacement of a rejected draft is drawn from p, not from what p has more than q", "src/sampling/rejection.cc",

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -35,6 +36,30 @@ TEST(SwapSpace, KeepsBytesInMemoryAndInFilesThatNobodySees) {
     first->reset();
     EXPECT_EQ(space.used(), 0);
   }
+}
+
+// The descriptor of the one swap file under `directory`, which has no name there any more; -1: there is none.
+int OpenSwapFile(const std::string& directory) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the iterator's own descriptor
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with(directory + "/haast-swap-")) return std::stoi(entry.path().filename().string());
+  }
+  return -1;
+}
+
+TEST(SwapSpace, AChangedFileIsNotRead) {
+  const testing::TempDir dir;
+  SwapSpace space(dir.path(), 1000);
+  const auto entry = space.Put({1, 2, 3});
+  ASSERT_TRUE(entry) << entry.error().message;
+  const int file = OpenSwapFile(dir.path());
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(pwrite(file, "x", 1, 1), 1);
+  const auto bytes = (*entry)->Read();
+  ASSERT_FALSE(bytes);
+  EXPECT_EQ(bytes.error().code, ErrorCode::kInvalidFile);
+  EXPECT_THAT(bytes.error().message, HasSubstr("its 3 bytes were changed"));
 }
 
 TEST(SwapSpace, AFolderThatIsNotThereIsAnError) {
