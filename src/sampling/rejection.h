@@ -14,7 +14,8 @@
 
 namespace haast::sampling {
 
-// The distributions that drafts were drawn from, one after another. Keeps its memory when cleared.
+// The distributions that drafts were drawn from, one after another: 8 bytes for each token that a draft may be. Keeps its memory when
+// cleared, so that a request takes it once.
 class DraftDistributions {
  public:
   void Clear();
