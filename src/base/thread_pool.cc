@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "base/check.h"
@@ -10,8 +11,10 @@ namespace haast::base {
 namespace {
 
 constexpr const char* kThreadLimits = "its limits of processes and memory (ulimit -u, ulimit -v, pids.max of the control group)";
-// A step's launches follow each other within microseconds, so a worker spins about this long before it sleeps.
-constexpr int kSpins = 1 << 15;
+// A step's launches follow each other within microseconds, so a worker spins before it sleeps: at most about a millisecond, and half as
+// long after each time that it spun in vain. On a busy machine the processor it spins on is the one that the caller waits for.
+constexpr int kMostSpins = 1 << 15;
+constexpr int kLeastSpins = 1 << 8;
 // Threads that work side by side arrive within microseconds. Past that the one that is missing has lost its processor, and
 // the waiting one may be holding it: sleep until woken.
 constexpr int kSpinsBeforeSleep = 1 << 12;
@@ -83,19 +86,22 @@ void ThreadPool::RunErased(Call call, void* context) {
 
 void ThreadPool::WorkerLoop(int thread) {
   uint64_t seen = 0;
+  int patience = kMostSpins;
   while (true) {
     int spin = 0;
     while (generation_.load(std::memory_order_acquire) == seen && !stop_.load(std::memory_order_relaxed)) {
-      if (++spin < kSpins) {
+      if (++spin < patience) {
         CpuRelax();
         continue;
       }
+      patience = std::max(patience / 2, kLeastSpins);
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen || stop_.load(); });
       sleepers_.fetch_sub(1, std::memory_order_seq_cst);
     }
     if (generation_.load(std::memory_order_acquire) == seen) return;  // stopped
+    if (spin < patience) patience = std::min(2 * patience, kMostSpins);
     ++seen;
     call_(context_, thread, threads_);
     done_.fetch_add(1, std::memory_order_release);
