@@ -1,6 +1,5 @@
 #include "haast/bench.h"
 
-#include "base/file_bytes.h"
 #include "base/format.h"
 #include "cli/commands.h"
 #include "cli/cost_file.h"
@@ -160,7 +159,6 @@ Result<int> Bench(BenchFlags& flags, Streams& streams) {
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   options.prefix_cache = false;  // prompts are run again and again and must be computed each time
   if (!flags.costs_out.empty()) {
-    HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.costs_out));
     HAAST_ASSIGN_OR_RETURN(const StepCosts costs, MeasureStepCosts(options, flags.steps.repeats));
     HAAST_RETURN_IF_ERROR(WriteStepCosts(flags.costs_out, costs, options));
   }

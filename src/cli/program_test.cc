@@ -271,7 +271,6 @@ TEST_F(ProgramTest, BenchPricesRunsByAFileOfCosts) {
 TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
   const Args bench = Args{"bench", "--no-steps", "--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n")} + files_->Flags();
   ExpectError(Haast(bench + Args{"--costs", "none.json"}), kExitFile, "none.json");
-  ExpectError(Haast(Args{"bench", "--no-steps", "--costs-out", "none/costs.json"} + files_->Flags()), kExitFile, "none/costs.json");
   ExpectError(Haast(bench + Args{"--costs", Write("bad.json", "{\"target\": 1}")}), kExitFile, "--costs-out FILE");
   const std::string curve = R"({"all_logits": {"rows": [1], "seconds": [-1.0]}, "one_logit": {"rows": [], "seconds": []},
                                "seconds_per_kv_entry": 0, "seconds_per_row_entry": 0})";
