@@ -9,7 +9,7 @@ namespace {
 constexpr double kFade = 0.98;           // of a count with every round: half is forgotten after 34
 constexpr double kPriorRounds = 6.0;     // what the estimate over all requests is worth
 constexpr double kUnknownChance = 0.8;   // before anything was seen: hopeful, for what is not tried is not learned
-constexpr double kUnknownRounds = 10.0;  // what that is worth, less with every round seen
+constexpr double kUnknownRounds = 10.0;  // what that is worth
 constexpr double kLearning = 0.05;       // share of a new timing
 constexpr double kProbeShare = 0.01;     // of the time
 constexpr int kProbeRounds = 4;
@@ -89,7 +89,7 @@ double AcceptanceEstimate::Chance(int position, const AcceptanceEstimate* prior)
   const int i = std::clamp(position, 0, kMaxPlannedDepth - 1);
   // Where nothing was tried, a draft is as good as the one before it.
   const double expected = prior != nullptr ? prior->Chance(i, nullptr) : i == 0 ? kUnknownChance : Chance(i - 1, nullptr);
-  const double weight = prior == nullptr ? std::max(1.0, kUnknownRounds - 0.2 * counts_.tried[i]) : kPriorRounds;
+  const double weight = prior == nullptr ? kUnknownRounds : kPriorRounds;
   return (counts_.accepted[i] + weight * expected) / (counts_.tried[i] + weight);
 }
 

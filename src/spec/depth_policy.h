@@ -38,7 +38,7 @@ class AcceptanceEstimate {
 
   void Observe(int drafted, int accepted);
   // `prior`: an estimate over more requests, worth a few rounds; null: a position that was never tried
-  // is taken to be as the one before it, the first one even odds.
+  // is taken to be as the one before it, the first one to be good.
   double Chance(int position, const AcceptanceEstimate* prior) const;
   double rounds() const { return counts_.tried[0]; }
 

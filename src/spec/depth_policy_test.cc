@@ -59,7 +59,7 @@ TEST(AcceptanceEstimate, ChancesAreConditional) {
   AcceptanceEstimate estimate;
   for (int i = 0; i < 400; ++i) estimate.Observe(3, i % 4 == 0 ? 0 : i % 2 == 0 ? 1 : 3);  // 3/4, then 2/3, then all
   EXPECT_NEAR(estimate.Chance(0, nullptr), 0.75, 0.05);
-  EXPECT_NEAR(estimate.Chance(1, nullptr), 0.667, 0.06);
+  EXPECT_NEAR(estimate.Chance(1, nullptr), 0.667, 0.07);
   EXPECT_GT(estimate.Chance(2, nullptr), 0.9);
   EXPECT_NEAR(AcceptanceEstimate().Chance(0, &estimate), estimate.Chance(0, nullptr), 1e-12) << "a newcomer is judged by the others";
 }
@@ -68,7 +68,7 @@ TEST(AcceptanceEstimate, ForgetsThePast) {
   AcceptanceEstimate estimate;
   for (int i = 0; i < 1000; ++i) estimate.Observe(1, 1);
   for (int i = 0; i < 200; ++i) estimate.Observe(1, 0);
-  EXPECT_LT(estimate.Chance(0, nullptr), 0.05);
+  EXPECT_LT(estimate.Chance(0, nullptr), 0.2) << "hope is worth ten rounds";
 }
 
 struct Machine {
@@ -116,7 +116,7 @@ TEST(ChooseDepths, BeatsEveryFixedDepth) {
       std::vector<int> fixed;
       for (const DepthRequest& request : requests) fixed.push_back(std::min(depth, request.most));
       const StepPrice theirs = PriceStep(requests, fixed, others, machine.costs());
-      EXPECT_GE(ours.tokens / ours.seconds, 0.985 * theirs.tokens / theirs.seconds) << "depth " << depth << " for all of " << batch;
+      EXPECT_GE(ours.tokens / ours.seconds, 0.99 * theirs.tokens / theirs.seconds) << "depth " << depth << " for all of " << batch;
     }
     for (size_t i = 0; i < chosen.size(); ++i) EXPECT_LE(chosen[i], requests[i].most);
   }
