@@ -7,25 +7,17 @@
 #include <algorithm>
 
 #include "haast/check.h"
+#include "support/echo_engine.h"
 #include "support/engine_harness.h"
 #include "support/tiny_models.h"
 
 namespace haast::testing {
 namespace {
 
-// A model that repeats itself now and then and a head that drafts repetitions.
-class DraftingTest : public ::testing::Test {
+class DraftingTest : public EchoEngine {
  protected:
   DraftingTest() {
-    llama_.tied = true;
-    llama_.layer_scale = 0.4f;
-    TinyEagle3 head;
-    head.target = llama_;
-    head.echo = true;
-    options_.model = WriteTinyGguf(llama_, dir_.Join("model.gguf"));
-    options_.draft = WriteTinyEagle3(head, dir_.Join("head"));
     options_.draft_model = options_.model;
-    options_.threads = 1;
     options_.kv_tokens = 4096;
   }
 
@@ -70,10 +62,6 @@ class DraftingTest : public ::testing::Test {
     EXPECT_EQ(answer.speculation.drafted, drafted);
     EXPECT_EQ(answer.speculation.accepted, accepted);
   }
-
-  TempDir dir_;
-  TinyLlama llama_;
-  EngineOptions options_;
 };
 
 // Requests swapped out and in between their rounds: every launch of target and head has metadata that describes it.

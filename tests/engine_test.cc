@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "support/echo_engine.h"
 #include "support/engine_harness.h"
 #include "support/tiny_gguf.h"
 #include "support/tiny_models.h"
@@ -41,20 +42,12 @@ class EvenOnly final : public TokenConstraint {
   bool finished() const override { return false; }
 };
 
-class EngineTest : public ::testing::Test {
+class EngineTest : public EchoEngine {
  protected:
-  EngineTest() {
-    llama_.tied = true;
-    llama_.layer_scale = 0.05f;  // repeats its last token nearly always: the echo head's drafts are accepted
-    TinyEagle3 head;
-    head.target = llama_;
-    head.echo = true;
-    options_.model = WriteTinyGguf(llama_, dir_.Join("model.gguf"));
-    options_.draft = WriteTinyEagle3(head, dir_.Join("head"));
-    options_.threads = 1;
+  EngineTest() : EchoEngine(0.05f) {  // repeats its last token nearly always: the head's drafts are accepted
     options_.kv_tokens = 1024;
     request_.prompt = RandomIds(20, 150, 3);
-    request_.prompt.back() = static_cast<int32_t>(TinyDraftToTarget(head)[40]);  // what is repeated, and can be drafted
+    request_.prompt.back() = static_cast<int32_t>(TinyDraftToTarget(head_)[40]);  // what is repeated, and can be drafted
     request_.max_tokens = 40;
     request_.logprobs = 2;
   }
@@ -65,9 +58,6 @@ class EngineTest : public ::testing::Test {
     return request;
   }
 
-  TempDir dir_;
-  TinyLlama llama_;
-  EngineOptions options_;
   Request request_;
 };
 

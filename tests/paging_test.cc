@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine_impl.h"
+#include "support/echo_engine.h"
 #include "support/engine_harness.h"
 #include "support/tiny_models.h"
 
@@ -25,20 +26,9 @@ Request Plain(Request request) {
   return request;
 }
 
-// A model that repeats itself now and then and a head that drafts repetitions: drafts are accepted and rejected.
-class PagingTest : public ::testing::Test {
+class PagingTest : public EchoEngine {
  protected:
-  PagingTest() {
-    llama_.tied = true;
-    llama_.layer_scale = 0.4f;
-    TinyEagle3 head;
-    head.target = llama_;
-    head.echo = true;
-    options_.model = WriteTinyGguf(llama_, dir_.Join("model.gguf"));
-    options_.draft = WriteTinyEagle3(head, dir_.Join("head"));
-    options_.threads = 1;
-    options_.kv_tokens = 4096;
-  }
+  PagingTest() { options_.kv_tokens = 4096; }
 
   // Each alone, plainly, in a large pool without a cache.
   std::vector<Answer> Reference(const std::vector<Request>& requests) {
@@ -54,10 +44,6 @@ class PagingTest : public ::testing::Test {
   static void ExpectAll(const std::vector<Answer>& expected, const std::vector<Answer>& actual, const std::string& what) {
     for (size_t i = 0; i < expected.size(); ++i) ExpectSameBits(expected[i], actual[i], what + ", request " + std::to_string(i));
   }
-
-  TempDir dir_;
-  TinyLlama llama_;
-  EngineOptions options_;
 };
 
 struct Mode {

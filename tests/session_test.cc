@@ -11,6 +11,7 @@
 
 #include "engine/engine_impl.h"
 #include "engine/session_file.h"
+#include "support/echo_engine.h"
 #include "support/engine_harness.h"
 #include "support/gguf_writer.h"
 #include "support/tiny_models.h"
@@ -33,17 +34,10 @@ class StopAfter final : public TokenConstraint {
   int seen_ = 0;
 };
 
-class SessionTest : public ::testing::Test {
+class SessionTest : public EchoEngine {
  protected:
   SessionTest() {
-    llama_.tied = true;
-    llama_.layer_scale = 0.4f;
-    head_.target = llama_;
-    head_.echo = true;
-    options_.model = WriteTinyGguf(llama_, dir_.Join("model.gguf"));
-    options_.draft = WriteTinyEagle3(head_, dir_.Join("head"));
     options_.draft_model = options_.model;
-    options_.threads = 1;
     options_.kv_tokens = 1024;
     options_.prefix_cache = false;
     request_.prompt = RandomIds(50, 320, 3);
@@ -84,10 +78,6 @@ class SessionTest : public ::testing::Test {
     return resumed.error().message;
   }
 
-  TempDir dir_;
-  TinyLlama llama_;
-  TinyEagle3 head_;
-  EngineOptions options_;
   Request request_;
 };
 
