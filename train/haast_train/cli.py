@@ -13,8 +13,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from .data import Corpus, CorpusWriter, choose_draft_vocabulary, evaluation_guard, read_prompt_sets, write_json
-from .evaluate import AnswerSet, evaluate, golden_trace, greedy_answer, make_answers, mean_tau, merge_evaluations, table
+from .data import LOOP_TAIL, Corpus, CorpusWriter, choose_draft_vocabulary, evaluation_guard, read_prompt_sets, write_json
+from .evaluate import AnswerSet, evaluate, golden_trace, greedy_answer, make_answers, mean_tau, merge_evaluations, read_answers, table
 from .export import acceptance_table, export_head, model_card, read_head
 from .generate import Generator
 from .head import Eagle3Head, HeadSpec, unit_embedding
@@ -25,6 +25,15 @@ from .tokenizer import load_tokenizer
 from .train import Trainer, TrainOptions
 
 SHARES = {"tasks": 0.5, "code": 0.14, "arithmetic": 0.16, "text": 0.12, "stubs": 0.08}  # of --texts
+
+
+def shares(text):
+    """'code=0.2,stubs=0.2' -> SHARES with these replaced."""
+    given = dict(part.partition("=")[::2] for part in text.split(","))
+    unknown = given.keys() - SHARES.keys()
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{sorted(unknown)}: expected {', '.join(SHARES)}")
+    return SHARES | {k: float(v) for k, v in given.items()}
 
 
 def parser():
@@ -39,9 +48,11 @@ def parser():
     a("--seed", type=int, default=1)
     g = p.add_argument_group("data").add_argument
     g("--texts", type=int, default=100_000, help="draws from seed tasks, arithmetic, code and text fragments")
+    g("--shares", type=shares, default=SHARES, metavar="KIND=SHARE,...", help=f"of --texts, where it is not {SHARES}")
     g("--questions", type=int, default=150_000, help="questions that the target asks itself")
     g("--follow-ups", type=int, default=20_000)
     g("--answer-tokens", type=int, default=384, help="longest answer")
+    g("--loop-tail", type=int, default=LOOP_TAIL, help="tokens kept of an answer after it has begun to repeat itself")
     g("--data-minutes", type=float, help="time budget of data generation")
     g("--text-dir", action="append", default=[], help="folder of .txt, .md, .rst or .py files to quote from (repeatable)")
     g("--conversations", action="append", default=[], help="your own prompts: JSONL, ShareGPT or OpenAI form (repeatable)")
@@ -64,12 +75,13 @@ def parser():
     g("--per-token-loss", action="store_true", help="weigh tokens, not sequences, equally")
     g("--no-compile", action="store_true", help="no torch.compile (slower, nothing to build)")
     g("--state", help="folder for a compact state of small files, written with every checkpoint")
-    g("--resume-state", help="folder with such a state to start from")
+    g("--resume-state", help="folder with such a state: an unfinished schedule goes on where it was, a finished one begins anew")
     g("--tensorboard", action="store_true")
     g = p.add_argument_group("evaluation").add_argument
     g("--eval-prompts", nargs="*", default=[], help="JSONL files of prompts to measure on; never trained on")
     g("--eval-limit", type=int, default=80, help="prompts of each file")
     g("--eval-tokens", type=int, default=256)
+    g("--answers", help="with --stage evaluate: JSONL of greedy answers of an engine to measure on, see evaluate.read_answers")
     g("--traces", type=int, default=4, help="prompts in golden_trace.jsonl, one of each set (float32 on the CPU)")
     g("--compare", action="append", default=[], help="folder of another head, measured on the same answers (repeatable)")
     return p
@@ -138,10 +150,10 @@ class Run:
             self.log(f"evaluation answers: { {k: len(v.ids) for k, v in made.items()} }")
         if not mine.exists():
             guard = evaluation_guard(self.tokenizer, self.sets)
-            counts = {k: int(a.texts * s) for k, s in SHARES.items()} | {"questions": a.questions, "follow_ups": a.follow_ups}
+            counts = {k: int(a.texts * s) for k, s in a.shares.items()} | {"questions": a.questions, "follow_ups": a.follow_ups}
             rest = 1 - a.greedy_share
             options = {"counts": counts, "seed": a.seed, "answer_tokens": a.answer_tokens, "folders": a.text_dir,
-                       "minutes": a.data_minutes, "temperatures": {0.0: a.greedy_share, 0.7: 0.18 * rest, 1.0: 0.82 * rest},
+                       "minutes": a.data_minutes, "loop_tail": a.loop_tail, "temperatures": {0.0: a.greedy_share, 0.7: 0.18 * rest, 1.0: 0.82 * rest},
                        "conversations": sum((read_conversations(c) for c in a.conversations), [])}
             writer = CorpusWriter(generator, self.tokenizer, options, guard, self.rank, self.world, self.log)
             corpus = writer.write()
@@ -164,6 +176,8 @@ class Run:
         return mine, [json.loads(f.with_suffix(".json").read_text()) for f in files]
 
     def answer_sets(self):
+        if self.args.answers:
+            return read_answers(self.args.answers, self.tokenizer)
         path = self.corpus_dir / "evaluation.pt"
         return {k: AnswerSet(**v) for k, v in torch.load(path, weights_only=False).items()} if path.exists() else {}
 
@@ -205,9 +219,7 @@ class Run:
             options.steps = 2000
         trainer = Trainer(head, self.target, corpus, d2t, options, self.work, self.log, self.rank, a.state)
         if not trainer.resume() and a.resume_state:
-            trainer.step, _ = unpack(load_parts(a.resume_state, "state"), head, trainer.optimizers)
-            trainer.average.copy.load_state_dict(head.state_dict())
-            self.log(f"state of step {trainer.step} read from {a.resume_state}")
+            trainer.restore(load_parts(a.resume_state, "state"))
         average = trainer.run(on_report=self._tensorboard())
         facts = {"steps": trainer.step, "coverage": coverage, "reports": reports, "tokens": trainer.tokens * self.world}
         return average, d2t, facts

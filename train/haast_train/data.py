@@ -17,7 +17,7 @@ ANSWER_TEMPERATURES = {0.0: 0.45, 0.7: 0.1, 1.0: 0.45}
 
 LOOP_RUN = 6       # tokens in a run whose repetition counts
 LOOP_LIMIT = 0.3   # share of repeated runs from which an answer counts as a loop
-LOOP_TAIL = 32     # tokens kept after a loop has begun
+LOOP_TAIL = 32     # tokens kept after a loop has begun, unless said otherwise
 
 
 def loop_shares(answers):
@@ -42,15 +42,15 @@ def loop_share(answer):
     return float(loop_shares([np.asarray(answer)])[0])
 
 
-def trim_loop(answer):
-    """The answer up to LOOP_TAIL tokens after its loop begins: the first run from which nearly all of 48 runs are repeats."""
+def trim_loop(answer, tail=LOOP_TAIL):
+    """The answer up to `tail` tokens after its loop begins: the first run from which nearly all of 48 runs are repeats."""
     h = ngram_hashes(answer, LOOP_RUN)
     first = np.unique(h, return_index=True)[1]
     again = np.ones(len(h))
     again[first] = 0
     window = np.convolve(again, np.ones(48), "full")[47:47 + len(h)] / 48  # share of repeats in the 48 runs from here on
     onset = np.nonzero((window > 0.8) & (again > 0))[0]
-    return answer[:onset[0] + LOOP_TAIL] if len(onset) else answer
+    return answer[:onset[0] + tail] if len(onset) else answer
 
 
 class Corpus:
@@ -90,7 +90,7 @@ class CorpusWriter:
 
     def __init__(self, generator, tokenizer, options, guard, rank, world, log):
         """options: counts {tasks, code, arithmetic, text, stubs, questions, follow_ups}, seed, answer_tokens, folders,
-        conversations, temperatures, minutes."""
+        conversations, temperatures, minutes, loop_tail."""
         self.generator, self.tokenizer, self.options, self.guard = generator, tokenizer, options, guard
         self.rank, self.world, self.log = rank, world, log
         self.head, self.header, self.between = tokenizer.pieces()
@@ -158,12 +158,12 @@ class CorpusWriter:
         return corpus
 
     def _without_loops(self, answers):
-        """Loops inflate acceptance and teach nothing: each answer is cut shortly after it begins to repeat itself."""
+        """Loops inflate acceptance and teach little: each answer is cut shortly after it begins to repeat itself."""
         there = [i for i, a in enumerate(answers) if a is not None]
         out = list(answers)
         for i, share in zip(there, loop_shares([answers[i] for i in there])):
             if share > LOOP_LIMIT:
-                out[i] = trim_loop(answers[i])
+                out[i] = trim_loop(answers[i], self.options.get("loop_tail", LOOP_TAIL))
                 self.report["loops"] += 1
                 self.report["loop_tokens_cut"] += len(answers[i]) - len(out[i])
         self.report["answers"] += len(there)

@@ -45,6 +45,22 @@ def make_answers(generator, tokenizer, sets, answer_tokens=256, seed=20260):
     return out
 
 
+def read_answers(path, tokenizer):
+    """{set/T0: AnswerSet} of greedy answers that an engine gave: JSONL of {"set", "prompt", "token_ids", "prompt_tokens"}.
+    prompt_tokens: how long the engine found the prompt, template included."""
+    sets = {}
+    for number, line in enumerate(open(path)):
+        row = json.loads(line)
+        prompt = tokenizer.chat(row["prompt"])
+        if len(prompt) != row["prompt_tokens"]:
+            raise SystemExit(f"{path}: line {number + 1}: the prompt has {len(prompt)} tokens, the engine found {row['prompt_tokens']}")
+        found = sets.setdefault(f"{row['set']}/T0", AnswerSet([], [], [], 0.0))
+        found.ids.append(np.concatenate([prompt, np.asarray(row["token_ids"], np.int64)]))
+        found.starts.append(len(prompt))
+        found.keys.append(0)
+    return sets
+
+
 @torch.no_grad()
 def matched_drafts(head, target, embedding, d2t, answers, depth=DEPTH, coupled=False, rows=32):
     """For each answer: [S] int array, how many leading drafts of a chain of `depth` count when a round starts at position t.
@@ -73,7 +89,9 @@ def matched_drafts(head, target, embedding, d2t, answers, depth=DEPTH, coupled=F
 
 
 def chain_statistics(matched, starts, lengths, chains=CHAINS):
-    """Walks rounds over each answer. Returns {"tau_chain_k"..., "position_acceptance" of the longest chain, "rounds"}."""
+    """Walks rounds over each answer. Returns {"tau_chain_k"..., "position_acceptance" of the longest chain}.
+
+    Like an engine, a round counts no token after the answer's last: where its drafts reach the end, there is no bonus."""
     out = {}
     for k in chains:
         rounds, tokens, reached = 0, 0, np.zeros(k + 1)
@@ -81,7 +99,7 @@ def chain_statistics(matched, starts, lengths, chains=CHAINS):
             t = start - 1  # features are known up to t; the first answer token, t + 1, is known
             while t + 1 < n - 1:
                 c = min(int(a[t]), k, n - 2 - t)
-                rounds, tokens, t = rounds + 1, tokens + c + 1, t + c + 1
+                rounds, tokens, t = rounds + 1, tokens + min(c + 1, n - 2 - t), t + c + 1
                 reached[:c + 1] += 1
         out[f"tau_chain_{k}"] = round(tokens / max(rounds, 1), 3)
         if k == max(chains):

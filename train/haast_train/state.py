@@ -76,13 +76,16 @@ def unpack(state, head, optimizers):
 
 
 def save_parts(folder, name, tensors):
-    """safetensors bytes of `tensors` as name.00, name.01, ... of at most PART bytes. Returns the paths."""
+    """safetensors bytes of `tensors` as name.00, name.01, ... of at most PART bytes, written beside and renamed together.
+
+    Returns the paths."""
     data, paths = save(tensors), []
     Path(folder).mkdir(parents=True, exist_ok=True)
     for i in range(0, len(data), PART):
-        path = Path(folder) / f"{name}.{i // PART:02d}"
-        path.write_bytes(data[i:i + PART])
-        paths.append(path)
+        paths.append(Path(folder) / f"{name}.{i // PART:02d}")
+        paths[-1].with_suffix(paths[-1].suffix + ".tmp").write_bytes(data[i:i + PART])
+    for path in paths:
+        os.replace(path.with_suffix(path.suffix + ".tmp"), path)
     return paths
 
 

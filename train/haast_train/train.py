@@ -14,7 +14,7 @@ from .data import batches, pad
 from .head import Eagle3Head, unit_embedding
 from .loss import Supervision, unrolled_loss
 from .optim import Average, FlatGradients, learning_rate, make_optimizers
-from .state import pack, save_checkpoint, save_parts
+from .state import pack, save_checkpoint, save_parts, unpack
 
 
 SPARE_MEMORY = 22e9  # bytes of GPU memory that the feature cache leaves to the training step
@@ -108,6 +108,13 @@ class Trainer:
         self.step, self.start_progress, self.tokens = s["step"], s["progress"], s["tokens"]
         self.log(f"resumed at step {self.step}, {self.start_progress:.1%} of the schedule")
         return True
+
+    def restore(self, state):
+        """Goes on from a compact state (state.pack): an unfinished schedule where it was, a finished one from its beginning."""
+        self.step, progress = unpack(state, self.head, self.optimizers)
+        self.average.copy.load_state_dict(self.head.state_dict())
+        self.start_progress = progress if progress < 1 else 0.0
+        self.log(f"state of step {self.step} read, {progress:.1%} of its schedule done")
 
     # -------------------------------------------------------- loop
     def _batch(self, step):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command, end to end on tiny models: files, resumption, evaluation, guard."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -113,11 +114,27 @@ def test_corpus_never_contains_an_evaluation_prompt(hf_folder, tokenizer, tmp_pa
 
 
 def test_chain_statistics_by_hand():
-    # answer tokens at 2..7; from t = 1: two drafts count, then t = 4: none, then t = 5: one of one
+    # answer tokens at 2..7, the first from the prompt; from t = 1: two drafts count, then t = 4: none, then t = 5: the last token
     matched = [np.array([0, 2, 0, 0, 0, 3, 0, 0])]
     s = evaluate.chain_statistics(matched, [2], [8], chains=(1, 5))
-    assert s["tau_chain_5"] == round((3 + 1 + 2) / 3, 3)
-    assert s["tau_chain_1"] == round((2 + 1 + 1 + 2) / 4, 3)
+    assert s["tau_chain_5"] == round((3 + 1 + 1) / 3, 3)
+    assert s["tau_chain_1"] == round((2 + 1 + 1 + 1) / 4, 3)
+
+
+class WordTokenizer:
+    def chat(self, text):
+        return np.arange(len(text.split()))
+
+
+def test_answers_of_an_engine(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    row = {"set": "s", "prompt": "two words", "token_ids": [7, 8, 9], "prompt_tokens": 2}
+    path.write_text(json.dumps(row) + "\n")
+    found = evaluate.read_answers(path, WordTokenizer())["s/T0"]
+    assert found.ids[0].tolist() == [0, 1, 7, 8, 9] and found.starts == [2] and found.temperature == 0.0
+    path.write_text(json.dumps(row | {"prompt_tokens": 3}) + "\n")
+    with pytest.raises(SystemExit, match="line 1: the prompt has 2 tokens, the engine found 3"):
+        evaluate.read_answers(path, WordTokenizer())
 
 
 @pytest.mark.parametrize("coupled", [False, True])
@@ -163,6 +180,26 @@ def test_batches_fit_the_budget():
     groups = data.batches(lengths, 4096)
     assert sorted(np.concatenate(groups).tolist()) == list(range(300))
     assert all(len(g) * -(-lengths[g].max() // 64) * 64 <= 4096 for g in groups)
+
+
+def test_loop_tail_is_an_option():
+    answer = np.r_[np.arange(100, 160), np.tile(np.arange(9), 20)]
+    assert len(data.trim_loop(answer, 80)) == len(data.trim_loop(answer)) + 80 - data.LOOP_TAIL
+
+
+def test_shares_of_the_texts():
+    assert cli.shares("code=0.2,stubs=0.1") == {**cli.SHARES, "code": 0.2, "stubs": 0.1}
+    with pytest.raises(argparse.ArgumentTypeError, match="poems.*expected tasks, code"):
+        cli.shares("poems=1")
+
+
+def test_an_unfinished_schedule_goes_on_where_its_state_was(hf_folder, tmp_path, monkeypatch):
+    whole, part = tmp_path / "whole", tmp_path / "state"
+    run, seen = cli.Trainer.run, []
+    monkeypatch.setattr(cli.Trainer, "run", lambda self, **k: seen.append((self.step, self.start_progress)) or run(self, halt_at=6, **k))
+    cli.main(command(hf_folder, whole, "--steps", 8, "--state", part))
+    cli.main(command(hf_folder, tmp_path / "again", "--minutes", 1, "--corpus", whole / "work", "--resume-state", part))
+    assert seen == [(0, 0.0), (6, 0.75)]
 
 
 def test_draft_vocabulary():
