@@ -76,7 +76,7 @@ def parser():
     g("--no-compile", action="store_true", help="no torch.compile (slower, nothing to build)")
     g("--state", help="folder for a compact state of small files, written with every checkpoint")
     g("--resume-state", help="folder with such a state: an unfinished schedule goes on where it was, a finished one begins anew")
-    g("--tensorboard", action="store_true")
+    g("--tensorboard", metavar="DIR", help="folder for TensorBoard events of loss, hits and acceptance")
     g = p.add_argument_group("evaluation").add_argument
     g("--eval-prompts", nargs="*", default=[], help="JSONL files of prompts to measure on; never trained on")
     g("--eval-limit", type=int, default=80, help="prompts of each file")
@@ -116,6 +116,7 @@ class Run:
         self.target = load_target(args.target, self.device, self.compile)
         self.tokenizer = load_tokenizer(args.tokenizer or args.target)
         self.sets = read_prompt_sets(args.eval_prompts, args.eval_limit)
+        self.events = self._open_events()
         self.log(f"target {self.target.spec.name}: {self.target.spec}; {self.world} process(es) on {self.device}")
 
     def log(self, text):
@@ -220,22 +221,20 @@ class Run:
         trainer = Trainer(head, self.target, corpus, d2t, options, self.work, self.log, self.rank, a.state)
         if not trainer.resume() and a.resume_state:
             trainer.restore(load_parts(a.resume_state, "state"))
-        average = trainer.run(on_report=self._tensorboard())
+        average = trainer.run(on_report=self.events.step if self.events else None)
         facts = {"steps": trainer.step, "coverage": coverage, "reports": reports, "tokens": trainer.tokens * self.world}
         return average, d2t, facts
 
-    def _tensorboard(self):
+    def _open_events(self):
+        """The writer of --tensorboard, or None."""
         if not self.args.tensorboard or self.rank:
             return None
-        from torch.utils.tensorboard import SummaryWriter
-
-        writer = SummaryWriter(str(self.work / "tensorboard"))
-
-        def write(row):
-            writer.add_scalar("loss", row["loss"], row["step"])
-            for j, h in enumerate(row["hits"]):
-                writer.add_scalar(f"hits/step_{j}", h, row["step"])
-        return write
+        try:
+            from .events import Events
+        except ImportError:
+            self.log("--tensorboard: no events are written: tensorboard is not installed (pip install tensorboard)")
+            return None
+        return Events(self.args.tensorboard)
 
     def export_state(self):
         """Writes the head that a compact state holds, in the form of --init (or of --version and --draft-vocab)."""
@@ -288,7 +287,9 @@ class Run:
         export_head(self.out, head, self.target.spec, d2t, statistics or None, card)
         write_json(self.work / "facts.json", facts)
         self._traces(head, d2t, sets)
-        self._plots()
+        self._plots(statistics)
+        if self.events:
+            self.events.acceptance(statistics, facts["steps"])
         self.log(f"head written to {self.out}")
 
     def _traces(self, head, d2t, sets):
@@ -305,12 +306,18 @@ class Run:
             lines.append(golden_trace(exported, target, unit_embedding(target), d2t.cpu(), prompt, greedy_answer(target, prompt)))
         (self.out / "golden_trace.jsonl").write_text("\n".join(lines) + "\n")
 
-    def _plots(self):
+    def _plots(self, statistics):
+        """training.png and acceptance.png beside the head."""
+        log = self.work / "train_log.jsonl"
         try:
-            from .plots import plot_log
+            from .plots import plot_acceptance, plot_training
         except ImportError:
+            self.log("no plots: matplotlib is not installed (pip install matplotlib)")
             return
-        plot_log(self.work / "train_log.jsonl", self.out / "training.png")
+        if log.exists():
+            plot_training(log, self.out / "training.png")
+        if statistics:
+            plot_acceptance(statistics, self.out / "acceptance.png")
 
 
 def main(argv=None):

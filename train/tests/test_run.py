@@ -56,6 +56,33 @@ def test_end_to_end(gguf_file, prompt_file, tmp_path):
     assert (tmp_path / "three" / "work" / f"compare-{out.name}.json").exists()
 
 
+def test_pictures_and_events(hf_folder, prompt_file, tmp_path):
+    pytest.importorskip("matplotlib"), pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    cli.main(command(hf_folder, tmp_path / "head", "--steps", 3, "--eval-prompts", prompt_file, "--eval-tokens", 8, "--traces", 0,
+                     "--tensorboard", tmp_path / "events"))
+    for name in ("training.png", "acceptance.png"):
+        assert (tmp_path / "head" / name).read_bytes().startswith(b"\x89PNG")
+    events = EventAccumulator(str(tmp_path / "events"))
+    events.Reload()
+    assert {"loss", "lr", "hits/unrolled_step_2", "tau_chain_5/own/T1"} <= set(events.Tags()["scalars"])
+    row = json.loads((tmp_path / "head" / "work" / "train_log.jsonl").read_text().splitlines()[0])
+    assert events.Scalars("loss")[0].value == pytest.approx(row["loss"])
+
+
+def test_a_run_without_matplotlib_and_tensorboard_says_so(hf_folder, tmp_path, monkeypatch, capsys):
+    for name in ("matplotlib", "tensorboard", "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("plots", "events"):
+        monkeypatch.delitem(sys.modules, f"haast_train.{name}", raising=False)
+        monkeypatch.delattr(f"haast_train.{name}", raising=False)
+    cli.main(command(hf_folder, tmp_path / "head", "--steps", 1, "--tensorboard", tmp_path / "events"))
+    said = capsys.readouterr().out
+    assert "no plots: matplotlib is not installed" in said and "tensorboard is not installed" in said
+    assert (tmp_path / "head" / "model.safetensors").exists() and not (tmp_path / "head" / "training.png").exists()
+
+
 def test_a_killed_run_resumes_to_the_same_head(hf_folder, tmp_path, monkeypatch):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     cli.main(command(hf_folder, whole, "--steps", 8))
