@@ -14,10 +14,11 @@ import torch
 import torch.distributed as dist
 
 from .data import LOOP_TAIL, Corpus, CorpusWriter, choose_draft_vocabulary, evaluation_guard, read_prompt_sets, write_json
+from .eagle1 import Eagle1Head
 from .evaluate import AnswerSet, evaluate, golden_trace, greedy_answer, make_answers, mean_tau, merge_evaluations, read_answers, table
 from .export import acceptance_table, export_head, model_card, read_head
 from .generate import Generator
-from .head import Eagle3Head, HeadSpec, unit_embedding
+from .head import Eagle3Head, HeadSpec
 from .prompts import read_conversations
 from .state import load_parts, unpack
 from .target import load_target
@@ -60,9 +61,9 @@ def parser():
     g("--slots", type=int, default=2048, help="sequences generated at one time")
     g("--slot-tokens", type=int, default=832, help="longest prompt and answer together")
     g = p.add_argument_group("head").add_argument
-    g("--version", choices=("3", "3.1"), default="3.1")
+    g("--version", choices=("1", "3", "3.1"), default="3.1", help="of EAGLE")
     g("--init", default="target", help="'target': copy its last layer; or a folder with a head to go on from")
-    g("--draft-vocab", type=int, default=16384)
+    g("--draft-vocab", type=int, default=16384, help="(EAGLE-1 has the whole vocabulary)")
     g("--ffn", type=int, help="width of the head's MLP (default: the target's)")
     g = p.add_argument_group("training").add_argument
     d = TrainOptions()
@@ -195,12 +196,18 @@ class Run:
         """(head, d2t): from the target's last layer, or from an exported head."""
         a, t = self.args, self.target
         if a.init != "target":
-            return read_head(a.init, self.device, t.dtype)
-        size = min(a.draft_vocab, t.spec.vocab)
+            return read_head(a.init, self.device, t.dtype, t)
+        size = t.spec.vocab if a.version == "1" else min(a.draft_vocab, t.spec.vocab)
         d2t = torch.as_tensor(choose_draft_vocabulary(counts, size, t.spec.eos), device=self.device)
-        head = Eagle3Head(HeadSpec.for_target(t.spec, size, version=a.version, ffn=a.ffn), t.dtype).to(self.device)
+        head = self.new_head(size)
         head.init_from_target(t, d2t, a.seed)
         return head, d2t
+
+    def new_head(self, draft_vocab):
+        a, t = self.args, self.target
+        if a.version == "1":
+            return Eagle1Head(Eagle1Head.spec_for(t.spec, a.ffn), t.dtype, t).to(self.device)
+        return Eagle3Head(HeadSpec.for_target(t.spec, draft_vocab, version=a.version, ffn=a.ffn), t.dtype).to(self.device)
 
     def train(self):
         a = self.args
@@ -241,10 +248,9 @@ class Run:
         a, state = self.args, load_parts(self.args.resume_state, "state")
         d2t = state["d2t"].to(self.device)
         if a.init != "target":
-            head, _ = read_head(a.init, self.device, self.target.dtype)
+            head, _ = read_head(a.init, self.device, self.target.dtype, self.target)
         else:
-            spec = HeadSpec.for_target(self.target.spec, len(d2t), version=a.version, ffn=a.ffn)
-            head = Eagle3Head(spec, self.target.dtype).to(self.device)
+            head = self.new_head(len(d2t))
         step, _ = unpack(state, head, [])
         export_head(self.out, head, self.target.spec, d2t)
         sets = {f"{n}/T0": AnswerSet([self.tokenizer.chat(t[0])], [10**9], [0], 0.0) for n, t in self.sets.items()}
@@ -253,7 +259,7 @@ class Run:
 
     # -------------------------------------------------------- evaluation and export
     def measure(self, head, d2t, sets):
-        parts = evaluate(head, self.target, unit_embedding(self.target), d2t, sets, (self.rank, self.world))
+        parts = evaluate(head, self.target, head.input_embedding(self.target), d2t, sets, (self.rank, self.world))
         if self.world == 1:
             return parts
         gathered = [None] * self.world
@@ -262,7 +268,7 @@ class Run:
 
     def compare(self, sets):
         for folder in self.args.compare:
-            other, d2t = read_head(folder, self.device, self.target.dtype)
+            other, d2t = read_head(folder, self.device, self.target.dtype, self.target)
             statistics = self.measure(other, d2t, sets)
             self.log(f"{folder} (mean greedy tau {mean_tau(statistics):.3f})\n{table(statistics)}")
             if self.rank == 0:
@@ -277,9 +283,11 @@ class Run:
         if self.rank:
             return
         s, reports = head.spec, facts["reports"]
+        reads = "the output after the final norm" if head.version == "1" else \
+            f"the residual stream entering layers {', '.join(map(str, s.taps))}"
         card = model_card(
-            version="3.1" if s.fc_norm else "3", target=self.target.spec.name, draft_vocab=s.draft_vocab, vocab=s.vocab,
-            params=sum(p.numel() for p in head.parameters()) / 1e6, taps=", ".join(map(str, s.taps)),
+            version=head.version, target=self.target.spec.name, draft_vocab=s.draft_vocab, vocab=s.vocab,
+            params=sum(p.numel() for p in head.parameters()) / 1e6, reads=reads,
             answer_tokens=sum(r["answer_tokens"] for r in reports) / 1e6, sequences=sum(r["sequences"] for r in reports),
             steps=facts["steps"], unroll=a.unroll, optimizer=a.optimizer, coverage=facts["coverage"],
             overlap="; ".join(json.dumps(r["overlap"]) for r in reports[:1]), table=acceptance_table(statistics),
@@ -298,12 +306,12 @@ class Run:
             return
         cpu = torch.device("cpu")
         target = load_target(self.args.target, cpu)
-        exported, _ = read_head(self.out, cpu, torch.float32)
+        exported, _ = read_head(self.out, cpu, torch.float32, target)
         picks = [s for n, s in sets.items() if n.endswith("/T0")][:self.args.traces]
         lines = []
         for s in picks:
             prompt = s.ids[0][:s.starts[0]]
-            lines.append(golden_trace(exported, target, unit_embedding(target), d2t.cpu(), prompt, greedy_answer(target, prompt)))
+            lines.append(golden_trace(exported, target, exported.input_embedding(target), d2t.cpu(), prompt, greedy_answer(target, prompt)))
         (self.out / "golden_trace.jsonl").write_text("\n".join(lines) + "\n")
 
     def _plots(self, statistics):

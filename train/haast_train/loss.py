@@ -14,19 +14,20 @@ CHUNK = 16384  # rows whose logits exist at one time
 
 class HeadLoss(torch.autograd.Function):
     """apply(h [R, H], W [C, H], p [M, C], row [R], weight [R], mix) -> (loss, hits). Gradients are made in the forward pass,
-    chunk by chunk, so that the logits of all rows never exist together."""
+    chunk by chunk, so that the logits of all rows never exist together. W without requires_grad is the target's: no gradient."""
 
     @staticmethod
     def forward(ctx, h, w, p, row, weight, mix):
         wide, hb = w.to(p.dtype), h.to(p.dtype)
-        dh, dw = torch.empty_like(hb), torch.zeros_like(w)
+        dh, dw = torch.empty_like(hb), torch.zeros_like(w) if ctx.needs_input_grad[1] else None
         loss, hits = torch.zeros((), device=h.device), torch.zeros((), device=h.device)
         for b in range(0, h.shape[0], CHUNK):
             z = hb[b:b + CHUNK] @ wide.T
             part, hit = soft_cross_entropy_(z, p, row[b:b + CHUNK], weight[b:b + CHUNK], mix)
             loss, hits = loss + part.sum(), hits + hit.sum()
             dh[b:b + CHUNK] = z @ wide
-            dw += z.T @ hb[b:b + CHUNK]
+            if dw is not None:
+                dw += z.T @ hb[b:b + CHUNK]
         ctx.save_for_backward(dh, dw)
         ctx.mark_non_differentiable(hits)
         return loss, hits
@@ -34,7 +35,7 @@ class HeadLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_loss, _):
         dh, dw = ctx.saved_tensors
-        return dh.float() * grad_loss, dw * grad_loss, None, None, None, None
+        return dh.float() * grad_loss, None if dw is None else dw * grad_loss, None, None, None, None
 
 
 class Supervision:

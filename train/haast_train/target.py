@@ -100,7 +100,8 @@ class Target:
     def forward(self, ids, taps=(), on_kv=None):
         """ids [B, S], right-padded (causal, so padding never reaches a real row).
 
-        Returns (hidden [B, S, H] after the final norm, taps [B, S, len(taps)*H]: the residual stream entering those layers).
+        Returns (hidden [B, S, H] after the final norm, taps [B, S, len(taps)*H]: the residual stream entering those layers; L
+        layers: L for what leaves the last one, L + 1 for `hidden`).
         on_kv(layer, k, v) receives the rotated keys and the values, [B, Hkv, S, D].
         """
         S = ids.shape[1]
@@ -115,6 +116,7 @@ class Target:
         if len(self.layers) in taps:
             found[len(self.layers)] = x.to(self.dtype)
         hidden = rms_norm(x, self.norm, self.spec.eps).to(self.dtype)
+        found[len(self.layers) + 1] = hidden
         return hidden, torch.cat([found[t] for t in taps], -1) if taps else None
 
     def logits(self, hidden):

@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 
 from .data import batches, pad
-from .head import Eagle3Head, unit_embedding
 from .loss import Supervision, unrolled_loss
 from .optim import Average, FlatGradients, learning_rate, make_optimizers
 from .state import pack, save_checkpoint, save_parts, unpack
@@ -70,13 +69,13 @@ class Trainer:
     def __init__(self, head, target, corpus, d2t, options, folder, log, rank=0, state_folder=None):
         self.head, self.target, self.options, self.d2t, self.rank, self.log = head, target, options, d2t, rank, log
         self.folder, self.state_folder = Path(folder), state_folder
-        self.embedding = unit_embedding(target)
+        self.embedding = head.input_embedding(target)
         self.lm_rows = target.lm_head[d2t].contiguous()
         t2d = torch.full((target.spec.vocab,), -1, dtype=torch.long, device=target.device)
         t2d[d2t] = torch.arange(len(d2t), device=target.device)
         self.groups = batches([len(i) for i in corpus.ids], options.batch_tokens)
         self.cache = FeatureCache(target, head, corpus, self.groups, t2d, options)
-        copy = Eagle3Head(head.spec, head.dtype).to(target.device)
+        copy = head.empty_copy().to(target.device)
         copy.load_state_dict(head.state_dict())
         self.average = Average(head, copy, options.ema)
         self.gradients = FlatGradients(head.parameters())

@@ -56,6 +56,21 @@ def test_end_to_end(gguf_file, prompt_file, tmp_path):
     assert (tmp_path / "three" / "work" / f"compare-{out.name}.json").exists()
 
 
+def test_eagle1_end_to_end(gguf_file, prompt_file, tmp_path):
+    out = tmp_path / "head"
+    cli.main(command(gguf_file, out, "--version", "1", "--steps", 4, "--eval-prompts", prompt_file, "--eval-tokens", 16, "--state",
+                     tmp_path / "state"))
+    tensors = load_file(str(out / "model.safetensors"))
+    assert "lm_head.weight" not in tensors and tensors["embed_tokens.weight"].shape == (tiny.V, tiny.H)
+    assert json.loads((out / "acceptance.json").read_text())["own/T0"]["tau_chain_5"] >= 1
+    assert len((out / "golden_trace.jsonl").read_text().splitlines()) == 1
+    assert "EAGLE-1 draft head" in (out / "README.md").read_text()
+    cli.main(command(gguf_file, tmp_path / "same", "--version", "1", "--stage", "export", "--resume-state", tmp_path / "state"))
+    again = load_file(str(tmp_path / "same" / "model.safetensors"))
+    assert tensors.keys() == again.keys() and all(torch.equal(tensors[k], again[k]) for k in tensors)
+    cli.main(command(gguf_file, tmp_path / "more", "--steps", 2, "--corpus", out / "work", "--init", out, "--compare", out))
+
+
 def test_pictures_and_events(hf_folder, prompt_file, tmp_path):
     pytest.importorskip("matplotlib"), pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -107,13 +122,14 @@ def test_two_processes(hf_folder, tmp_path):
     assert len(list((out / "work").glob("corpus-*of2.npz"))) == 2 and (out / "model.safetensors").exists()
 
 
-def test_exported_head_reads_back(target, tmp_path):
+@pytest.mark.parametrize("version", ["1", "3", "3.1"])
+def test_exported_head_reads_back(target, tmp_path, version):
     from test_head import make
 
-    head, d2t = make(target)
+    head, d2t = make(target, version)
     export.export_head(tmp_path, head, target.spec, d2t)
-    back, ids = export.read_head(tmp_path, torch.device("cpu"), torch.float32)
-    assert torch.equal(ids, d2t) and back.spec == head.spec
+    back, ids = export.read_head(tmp_path, torch.device("cpu"), torch.float32, target)
+    assert torch.equal(ids, d2t) and back.spec == head.spec and back.version == version
     for a, b in zip(head.parameters(), back.parameters()):
         assert torch.equal(a.to(torch.bfloat16).float(), b)
 
