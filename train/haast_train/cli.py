@@ -59,7 +59,7 @@ def parser():
     g("--conversations", action="append", default=[], help="your own prompts: JSONL, ShareGPT or OpenAI form (repeatable)")
     g("--greedy-share", type=float, default=0.45, help="share of greedy answers; a tenth is at 0.7, the rest at 1.0")
     g("--slots", type=int, default=2048, help="sequences generated at one time")
-    g("--slot-tokens", type=int, default=832, help="longest prompt and answer together")
+    g("--slot-tokens", type=int, default=832, help="longest prompt and answer together; at most the target's context")
     g = p.add_argument_group("head").add_argument
     g("--version", choices=("1", "3", "3.1"), default="3.1", help="of EAGLE")
     g("--init", default="target", help="'target': copy its last layer; or a folder with a head to go on from")
@@ -144,7 +144,7 @@ class Run:
 
     def _generate(self, mine, answers):
         a = self.args
-        generator = Generator(self.target, a.slots, a.slot_tokens)
+        generator = Generator(self.target, a.slots, min(a.slot_tokens, self.target.spec.context))
         generator.run([self.tokenizer.chat("Hello")] * 2, [0.0, 1.0], [0, 1], 2)  # builds its kernels before the clock runs
         if self.rank == 0 and self.sets and not answers.exists():
             made = make_answers(generator, self.tokenizer, self.sets, a.eval_tokens)

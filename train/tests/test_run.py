@@ -98,6 +98,14 @@ def test_a_run_without_matplotlib_and_tensorboard_says_so(hf_folder, tmp_path, m
     assert (tmp_path / "head" / "model.safetensors").exists() and not (tmp_path / "head" / "training.png").exists()
 
 
+def test_a_slot_is_no_longer_than_the_context(hf_folder, tmp_path):
+    long = tmp_path / "long.jsonl"
+    long.write_text(json.dumps({"prompt": "long " * 120}))  # a token a byte: fits the slot, not the context
+    cli.main(command(hf_folder, tmp_path, "--stage", "data", "--slot-tokens", 700, "--conversations", long))
+    corpus = data.Corpus.load(next((tmp_path / "work").glob("corpus-*.npz")))
+    assert 0 < max(map(len, corpus.ids)) <= tiny.CONTEXT
+
+
 def test_a_killed_run_resumes_to_the_same_head(hf_folder, tmp_path, monkeypatch):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     cli.main(command(hf_folder, whole, "--steps", 8))
