@@ -1,5 +1,6 @@
 // Speculation that chooses its own depth: the part of the engine that knows costs.
 #include <algorithm>
+#include <array>
 
 #include "engine/engine_impl.h"
 #include "engine/scheduler.h"
@@ -15,45 +16,50 @@ Status EngineImpl::MeasureCosts() {
   return MeasureStepCosts(models_, kQuickGrid, &costs_).map([](bool) {});
 }
 
+spec::DepthRequest EngineImpl::DepthRequestOf(const Sequence& sequence) const {
+  const SpeculationParams& params = sequence.request.speculation;
+  const auto algorithm = static_cast<size_t>(params.algorithm);
+  const int64_t context_left = options_.max_context - static_cast<int64_t>(sequence.tokens.size());
+  // A draft model may be ahead of what was accepted; the newest token is always new to it.
+  const int64_t behind = std::max<int64_t>(1, sequence.kv.length() - sequence.kv.draft_length());
+  return {.own = &sequence.acceptance,
+          .prior = &acceptance_[algorithm],
+          .most = CountDrafts(params.num_draft_tokens, sequence.remaining(), context_left),
+          .context = sequence.kv.length(),
+          .backlog = drafters_[algorithm]->runner() == nullptr ? 0 : behind,
+          .remaining = sequence.remaining(),
+          .id = sequence.id};
+}
+
 // The chains of the next round for all that speculate automatically, drafter by drafter.
 void EngineImpl::PlanDepths() {
+  struct Group {
+    std::vector<Sequence*> members;
+    std::vector<spec::DepthRequest> requests;
+  };
+  std::array<Group, kNumSpeculativeAlgorithms> groups;
   LaunchSize others;  // of the next launch, as far as it is known
   for (const auto& sequence : running_) {
+    if (sequence->id == 0) continue;
     const SpeculationParams& params = sequence->request.speculation;
-    if (sequence->id == 0 || (sequence->speculates() && params.automatic)) continue;
+    if (sequence->speculates() && params.automatic) {
+      Group& group = groups[static_cast<size_t>(params.algorithm)];
+      group.members.push_back(sequence.get());
+      group.requests.push_back(DepthRequestOf(*sequence));
+      continue;
+    }
     const int64_t rows = 1 + (sequence->speculates() ? ShapeOf(params).num_tokens : 0);
     others.Add(rows, sequence->kv.length() + rows);
   }
-  for (int i = 1; i < kNumSpeculativeAlgorithms; ++i) {
-    std::vector<Sequence*> members;
-    std::vector<spec::DepthRequest> requests;
-    for (const auto& sequence : running_) {
-      const SpeculationParams& params = sequence->request.speculation;
-      if (sequence->id == 0 || !params.automatic || params.algorithm != static_cast<SpeculativeAlgorithm>(i)) continue;
-      const int most =
-          CountDrafts(params.num_draft_tokens, sequence->remaining(), options_.max_context - static_cast<int64_t>(sequence->tokens.size()));
-      members.push_back(sequence.get());
-      // A draft model may be ahead of what was accepted; the newest token is always new to it.
-      const int64_t behind = std::max<int64_t>(1, sequence->kv.length() - sequence->kv.draft_length());
-      const int64_t backlog = drafters_[i]->runner() == nullptr ? 0 : behind;
-      requests.push_back({&sequence->acceptance, &acceptance_[i], most, sequence->kv.length(), backlog, sequence->remaining()});
-    }
+  for (size_t algorithm = 0; algorithm < groups.size(); ++algorithm) {
+    const auto& [members, requests] = groups[algorithm];
     if (members.empty()) continue;
-    const spec::CostModel costs = CostsOf(costs_, static_cast<SpeculativeAlgorithm>(i));
-    const std::vector<int> depths = spec::ChooseDepths(requests, others, costs);
-    std::vector<size_t> idle;
-    std::vector<spec::DepthRequest> idle_requests;
-    std::vector<RequestId> idle_ids;
-    for (size_t m = 0; m < members.size(); ++m) {
-      members[m]->planned_depth = depths[m];
-      others.Add(depths[m] + 1, requests[m].context + depths[m] + 1);
-      if (depths[m] > 0 || requests[m].most == 0) continue;
-      idle.push_back(m);
-      idle_requests.push_back(requests[m]);
-      idle_ids.push_back(members[m]->id);
-    }
-    const int probing = probes_[i].Tick(idle_requests, idle_ids, others, costs);
-    if (probing >= 0) members[idle[probing]]->planned_depth = std::min(spec::kProbeDepth, idle_requests[probing].most);
+    const spec::CostModel costs = CostsOf(costs_, static_cast<SpeculativeAlgorithm>(algorithm));
+    std::vector<int> depths = spec::ChooseDepths(requests, others, costs);
+    for (size_t m = 0; m < members.size(); ++m) others.Add(depths[m] + 1, requests[m].context + depths[m] + 1);
+    const int probing = probes_[algorithm].Tick(requests, depths, others, costs);
+    if (probing >= 0) depths[static_cast<size_t>(probing)] = std::min(spec::kProbeDepth, requests[static_cast<size_t>(probing)].most);
+    for (size_t m = 0; m < members.size(); ++m) members[m]->planned_depth = depths[m];
   }
 }
 

@@ -95,6 +95,7 @@ class EngineImpl final : public Engine {
 
   // Automatic speculation (automatic.cc).
   Status MeasureCosts();
+  spec::DepthRequest DepthRequestOf(const Sequence& sequence) const;
   void PlanDepths();
 
   // Saved requests (sessions.cc).

@@ -159,29 +159,33 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const Laun
   return best;
 }
 
-int ProbeClock::Tick(std::span<const DepthRequest> idle, std::span<const int64_t> ids, const LaunchSize& step, const CostModel& costs) {
+int ProbeClock::Tick(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& step, const CostModel& costs) {
+  const DepthRequest* least = nullptr;  // to catch up, of the idle ones
+  const DepthRequest* same = nullptr;   // as in the step before
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (depths[i] > 0 || requests[i].most == 0) continue;
+    if (least == nullptr || requests[i].backlog < least->backlog) least = &requests[i];
+    if (requests[i].id == probing_) same = &requests[i];
+  }
   LaunchSize plain = step;
   plain.logit_rows = plain.rows;
   const double seconds = costs.target->Seconds(plain);
-  if (idle.empty() || seconds <= 0.0) return -1;
+  if (least == nullptr || seconds <= 0.0) return -1;
   saved_ += kProbeShare;
   if (rounds_ > 0) {
     --rounds_;
-    const auto same = std::find(ids.begin(), ids.end(), probing_);
-    if (same != ids.end()) return static_cast<int>(same - ids.begin());
+    if (same != nullptr) return static_cast<int>(same - requests.data());
   }
-  const auto least = std::min_element(idle.begin(), idle.end(), [](const auto& a, const auto& b) { return a.backlog < b.backlog; });
   const int depth = std::min(kProbeDepth, least->most);
   LaunchSize others = step;
   --others.rows;
-  const double round = StepSeconds({&*least, 1}, {&depth, 1}, others, costs) - seconds;
+  const double round = StepSeconds({least, 1}, {&depth, 1}, others, costs) - seconds;
   const double backlog = costs.draft_extend->Seconds({.rows = least->backlog, .logit_rows = 1});
   if (saved_ * seconds < kProbeRounds * round + backlog) return -1;
   saved_ = 0.0;
   rounds_ = kProbeRounds - 1;
-  const auto chosen = least - idle.begin();
-  probing_ = ids[static_cast<size_t>(chosen)];
-  return static_cast<int>(chosen);
+  probing_ = least->id;
+  return static_cast<int>(least - requests.data());
 }
 
 }  // namespace haast::spec

@@ -54,6 +54,7 @@ struct DepthRequest {
   int64_t context;                  // its KV entries before the next round
   int64_t backlog;                  // of these, entries that the drafter has not made yet and must make before it drafts
   int64_t remaining;                // tokens that it may still generate
+  int64_t id = 0;                   // the request's, by which a probe goes on with it
 };
 
 // The depths (0: no drafts) with the most expected tokens a second. `others`: the part of the target's launch that belongs to
@@ -70,10 +71,10 @@ StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int>
 // When a drafter whose drafts do not pay is tried again, for a few rounds of one request: seldom enough to cost about a hundredth.
 class ProbeClock {
  public:
-  // One step with `idle` requests for which drafting was judged not worth it, of these ids. The one that drafts kProbeDepth tokens
-  // all the same: the one that did in the step before, for a few rounds, else that with the least backlog; -1: none. `step`: the
-  // whole target launch without it.
-  int Tick(std::span<const DepthRequest> idle, std::span<const int64_t> ids, const LaunchSize& step, const CostModel& costs);
+  // One step of requests with these planned depths. Of those that may draft but for which it was judged not worth it, the one that drafts
+  // kProbeDepth tokens all the same: the one that did in the step before, for a few rounds, else that with the least backlog; -1: none.
+  // `step`: the whole target launch without it.
+  int Tick(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& step, const CostModel& costs);
 
  private:
   double saved_ = 0.0;  // of time, in steps

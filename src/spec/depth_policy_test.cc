@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace haast::spec {
@@ -141,14 +142,15 @@ TEST(ChooseDepths, ABacklogThatIsNotPaidBackIsLeft) {
 
 class ProbeClockTest : public ::testing::Test {
  protected:
-  // Steps of 10,000 in which the clock let one of `idle` draft, by its place.
-  std::vector<int> Probes(const std::vector<DepthRequest>& idle, const std::vector<int64_t>& ids, const CostModel& costs) {
+  // Steps of 10,000 in which the clock let one of `requests` draft, by its place. All are idle.
+  std::vector<int> Probes(const std::vector<DepthRequest>& requests, const CostModel& costs) {
     ProbeClock clock;
     LaunchSize step;
-    for (const DepthRequest& request : idle) step.Add(1, request.context);
-    std::vector<int> probes(idle.size(), 0);
+    for (const DepthRequest& request : requests) step.Add(1, request.context);
+    std::vector<int> probes(requests.size(), 0);
+    const std::vector<int> depths(requests.size(), 0);
     for (int i = 0; i < 10000; ++i) {
-      const int chosen = clock.Tick(idle, ids, step, costs);
+      const int chosen = clock.Tick(requests, depths, step, costs);
       if (chosen >= 0) ++probes[static_cast<size_t>(chosen)];
     }
     return probes;
@@ -157,16 +159,14 @@ class ProbeClockTest : public ::testing::Test {
 };
 
 TEST_F(ProbeClockTest, TriesSeldomTheOneWithTheLeastToCatchUp) {
-  const std::vector<DepthRequest> idle = {{&own_, nullptr, 8, 300, 200, 50}, {&own_, nullptr, 8, 100, 20, 50}};
-  const std::vector<int> probes = Probes(idle, {7, 9}, kWide.costs());
+  const std::vector<int> probes = Probes({{&own_, nullptr, 8, 300, 200, 50, 7}, {&own_, nullptr, 8, 100, 20, 50, 9}}, kWide.costs());
   EXPECT_EQ(probes[0], 0);
   EXPECT_GT(probes[1], 100);
   EXPECT_LT(probes[1], 600);
 }
 
 TEST_F(ProbeClockTest, CostsAboutAHundredth) {
-  const std::vector<DepthRequest> idle = {{&own_, nullptr, 8, 300, 40, 50}};
-  const int probes = Probes(idle, {3}, kNarrow.costs())[0];
+  const int probes = Probes({{&own_, nullptr, 8, 300, 40, 50, 3}}, kNarrow.costs())[0];
   const Machine& m = kNarrow;
   const double round = m.target.Seconds({.rows = 3, .logit_rows = 3}) - m.target.Seconds({.rows = 1, .logit_rows = 1}) +
                        m.step.Seconds({.rows = 1, .logit_rows = 1});
@@ -176,9 +176,23 @@ TEST_F(ProbeClockTest, CostsAboutAHundredth) {
 
 TEST_F(ProbeClockTest, NobodyWithoutCostsOrRequests) {
   const LaunchCosts none;
-  EXPECT_THAT(Probes({{&own_, nullptr, 8, 300, 200, 50}}, {7}, {&none, &none, &none}), ElementsAre(0));
+  EXPECT_THAT(Probes({{&own_, nullptr, 8, 300, 200, 50, 7}}, {&none, &none, &none}), ElementsAre(0));
   ProbeClock clock;
   EXPECT_EQ(clock.Tick({}, {}, {.rows = 1}, kWide.costs()), -1);
+}
+
+// Those that draft anyway are no probes, nor those that have no room for drafts.
+TEST_F(ProbeClockTest, OnlyOfIdleRequestsThatMayDraft) {
+  const std::vector<DepthRequest> requests = {
+      {&own_, nullptr, 0, 100, 1, 50, 1}, {&own_, nullptr, 8, 100, 2, 50, 2}, {&own_, nullptr, 8, 100, 30, 50, 3}};
+  const std::vector<int> depths = {0, 3, 0};
+  ProbeClock clock;
+  LaunchSize step;
+  step.Add(6, 300);
+  std::vector<int> probes;
+  for (int i = 0; i < 10000; ++i) probes.push_back(clock.Tick(requests, depths, step, kWide.costs()));
+  EXPECT_GT(std::count(probes.begin(), probes.end(), 2), 0);
+  EXPECT_EQ(std::count(probes.begin(), probes.end(), 2) + std::count(probes.begin(), probes.end(), -1), 10000);
 }
 
 }  // namespace
