@@ -28,28 +28,6 @@ class DraftingTest : public EchoEngine {
     options_.draft = WriteTinyEagle3(head, dir_.Join("random_head"));
   }
 
-  static Request MakeRequest(int prompt, int max_tokens, uint64_t seed) {
-    Request request;
-    request.prompt = RandomIds(prompt, 320, seed);
-    request.max_tokens = max_tokens;
-    request.logprobs = 0;
-    request.sampling = {.temperature = seed % 2 == 0 ? 0.0f : 1.0f, .seed = seed};
-    return request;
-  }
-  static Request Drafted(Request request, int drafts) {
-    request.speculation = {SpeculativeAlgorithm::kEagle3, drafts};
-    return request;
-  }
-
-  Answer Alone(Request request) {
-    EngineOptions options = options_;
-    options.kv_tokens = 4096;
-    options.prefix_cache = false;
-    options.trace_metadata.clear();
-    request.speculation = {};
-    return RunRequests(*MustCreate(options), {request})[0];
-  }
-
   // Counters tell of the drafts that events show, and of no others.
   static void ExpectCountersOfEvents(const Answer& answer) {
     int64_t rounds = 0, drafted = 0, accepted = 0;
@@ -71,7 +49,7 @@ TEST_F(DraftingTest, SwappingInTheMiddleOfDraftingLeavesAValidTrace) {
   for (const int page_size : {1, 16}) {
     options_.page_size = page_size;
     options_.kv_tokens = 112;
-    std::vector<Request> requests = {Drafted(MakeRequest(20, 60, 2), 5), Drafted(MakeRequest(33, 50, 3), 4)};
+    std::vector<Request> requests = {MakeRequest(20, 60, 2, 5), MakeRequest(33, 50, 3, 4)};
     requests.push_back(MakeRequest(40, 30, 4));
     requests.back().speculation = {SpeculativeAlgorithm::kEagle3, 12, 3, 4};
     requests.push_back(MakeRequest(12, 40, 5));
@@ -101,8 +79,8 @@ TEST_F(DraftingTest, SwappingInTheMiddleOfDraftingLeavesAValidTrace) {
 
 // A prompt that leaves a cached one inside a page is prefilled beside a request whose drafts are accepted.
 TEST_F(DraftingTest, APartialHitBesideAcceptedDrafts) {
-  const Request drafting = Drafted(MakeRequest(20, 60, 2), 4);
-  Request cached = Drafted(MakeRequest(50, 2, 6), 4);
+  const Request drafting = MakeRequest(20, 60, 2, 4);
+  Request cached = MakeRequest(50, 2, 6, 4);
   const Answer expected = Alone(drafting);
   int64_t accepted_beside = 0;
   for (const size_t shared : {17, 31, 40, 47}) {
@@ -183,7 +161,7 @@ TEST_F(DraftingTest, AnswersGoOnWithoutADrafterThatIsTurnedOff) {
   UseRandomHead();
   options_.acceptance_floor = 0.5;
   auto engine = MustCreate(options_);
-  const std::vector<Request> requests = {Drafted(MakeRequest(20, 400, 2), 1), Drafted(MakeRequest(30, 400, 5), 3)};
+  const std::vector<Request> requests = {MakeRequest(20, 400, 2, 1), MakeRequest(30, 400, 5, 3)};
   const std::vector<Answer> answers = RunRequests(*engine, requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     ExpectSameBits(Alone(requests[i]), answers[i], "request " + std::to_string(i));

@@ -10,34 +10,13 @@
 namespace haast::testing {
 namespace {
 
-Request MakeRequest(int prompt, int max_tokens, uint64_t seed, int drafts = 0) {
-  Request request;
-  request.prompt = RandomIds(prompt, 320, seed);
-  request.max_tokens = max_tokens;
-  request.logprobs = 0;
-  request.sampling.temperature = seed % 2 == 0 ? 0.0f : 1.0f;
-  request.sampling.seed = seed;
-  if (drafts > 0) request.speculation = {SpeculativeAlgorithm::kEagle3, drafts};
-  return request;
-}
-
-Request Plain(Request request) {
-  request.speculation = {};
-  return request;
-}
-
 class PagingTest : public EchoEngine {
  protected:
   PagingTest() { options_.kv_tokens = 4096; }
 
-  // Each alone, plainly, in a large pool without a cache.
   std::vector<Answer> Reference(const std::vector<Request>& requests) {
-    EngineOptions options = options_;
-    options.kv_tokens = 4096;
-    options.prefix_cache = false;
-    auto engine = MustCreate(options);
     std::vector<Answer> answers;
-    for (const Request& request : requests) answers.push_back(RunRequests(*engine, {Plain(request)})[0]);
+    for (const Request& request : requests) answers.push_back(Alone(request));
     return answers;
   }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "haast/engine.h"
+#include "support/engine_harness.h"
 #include "support/tiny_models.h"
 
 namespace haast::testing {
@@ -19,6 +20,31 @@ class EchoEngine : public ::testing::Test {
     options_.model = WriteTinyGguf(llama_, dir_.Join("model.gguf"));
     options_.draft = WriteTinyEagle3(head_, dir_.Join("head"));
     options_.threads = 1;
+  }
+
+  // Of `prompt` random ids; greedy where `seed` is even. 0 drafts: plainly decoded.
+  static Request MakeRequest(int prompt, int max_tokens, uint64_t seed, int drafts = 0) {
+    Request request;
+    request.prompt = RandomIds(prompt, TinyLlama().vocab, seed);
+    request.max_tokens = max_tokens;
+    request.logprobs = 0;
+    request.sampling = {.temperature = seed % 2 == 0 ? 0.0f : 1.0f, .seed = seed};
+    if (drafts > 0) request.speculation = {SpeculativeAlgorithm::kEagle3, drafts};
+    return request;
+  }
+
+  static Request Plain(Request request) {
+    request.speculation = {};
+    return request;
+  }
+
+  // The answer that every other way must give: plainly, in a large pool without a cache.
+  Answer Alone(const Request& request) {
+    EngineOptions options = options_;
+    options.kv_tokens = 4096;
+    options.prefix_cache = false;
+    options.trace_metadata.clear();
+    return RunRequests(*MustCreate(options), {Plain(request)})[0];
   }
 
   TempDir dir_;
