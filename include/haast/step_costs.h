@@ -33,6 +33,7 @@ struct LaunchSize {
 struct LaunchCosts {
   CostCurve all_logits;  // logits on every row; without what attention costs, as `one_logit`
   CostCurve one_logit;   // logits on the last row only; may be empty: rows without logits cost nothing
+  CostCurve no_logits;   // K and V are all that is wanted of the rows; may be empty: as `one_logit`
   double seconds_per_kv_entry = 0.0;
   double seconds_per_row_entry = 0.0;
   bool empty() const { return all_logits.rows.empty(); }

@@ -23,8 +23,8 @@ Json CurveJson(const CostCurve& curve) { return {{"rows", curve.rows}, {"seconds
 CostCurve ToCurve(const Json& json) { return {json.at("rows").get<std::vector<int64_t>>(), json.at("seconds").get<std::vector<double>>()}; }
 
 LaunchCosts ToLaunchCosts(const Json& json) {
-  return {ToCurve(json.at("all_logits")), ToCurve(json.at("one_logit")), json.at("seconds_per_kv_entry").get<double>(),
-          json.at("seconds_per_row_entry").get<double>()};
+  return {ToCurve(json.at("all_logits")), ToCurve(json.at("one_logit")), ToCurve(json.at("no_logits")),
+          json.at("seconds_per_kv_entry").get<double>(), json.at("seconds_per_row_entry").get<double>()};
 }
 
 }  // namespace
@@ -35,6 +35,7 @@ Status WriteStepCosts(const std::string& path, const StepCosts& costs, const Eng
     const LaunchCosts& launch = costs.*member;
     json[name] = {{"all_logits", CurveJson(launch.all_logits)},
                   {"one_logit", CurveJson(launch.one_logit)},
+                  {"no_logits", CurveJson(launch.no_logits)},
                   {"seconds_per_kv_entry", launch.seconds_per_kv_entry},
                   {"seconds_per_row_entry", launch.seconds_per_row_entry}};
   }

@@ -273,7 +273,7 @@ TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
   ExpectError(Haast(bench + Args{"--costs", "none.json"}), kExitFile, "none.json");
   ExpectError(Haast(bench + Args{"--costs", Write("bad.json", "{\"target\": 1}")}), kExitFile, "--costs-out FILE");
   const std::string curve = R"({"all_logits": {"rows": [1], "seconds": [-1.0]}, "one_logit": {"rows": [], "seconds": []},
-                               "seconds_per_kv_entry": 0, "seconds_per_row_entry": 0})";
+                               "no_logits": {"rows": [], "seconds": []}, "seconds_per_kv_entry": 0, "seconds_per_row_entry": 0})";
   const std::string text =
       R"({"target": )" + curve + R"(, "head_step": )" + curve + R"(, "head_extend": )" + curve + R"(, "draft_model": )" + curve + "}";
   ExpectError(Haast(bench + Args{"--costs", Write("bad.json", text)}), kExitFile, "expected a finite time above 0");

@@ -145,7 +145,7 @@ class Bench {
     }
     if (!has_head_) return {};
     HAAST_ASSIGN_OR_RETURN(const double step, steps_.DraftStep({1, options_.depth}));
-    HAAST_ASSIGN_OR_RETURN(const double extend, steps_.DraftExtend({kExtendRows, options_.depth, false}));
+    HAAST_ASSIGN_OR_RETURN(const double extend, steps_.DraftExtend({kExtendRows, options_.depth, LogitRows::kLast}));
     if (warm_up) return {};
     draft_step_.passes.push_back(step * 1e3);
     draft_extend_.passes.push_back(extend * 1e3);

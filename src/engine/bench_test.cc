@@ -87,6 +87,16 @@ TEST_F(BenchTest, RefusesWhatDoesNotFit) {
   ExpectRefused("KV pages of 16 tokens, but the pool has 8");
 }
 
+TEST_F(BenchTest, StepCostsOfRowsWithoutLogitsToo) {
+  const Result<StepCosts> costs = MeasureStepCosts(engine_, 1);
+  ASSERT_TRUE(costs.has_value()) << costs.error().message;
+  for (const LaunchCosts* launch : {&costs->target, &costs->head_extend}) {
+    EXPECT_EQ(launch->no_logits.rows, launch->one_logit.rows);
+    EXPECT_GT(launch->no_logits.seconds.front(), 1e-8) << "no launch takes nothing: not what is left of another curve";
+  }
+  EXPECT_TRUE(costs->head_step.no_logits.rows.empty());
+}
+
 TEST_F(BenchTest, LoadErrorsArePassedOn) {
   engine_.model = dir_.Join("none.gguf");
   const Result<BenchReport> report = RunBench(engine_, options_, nullptr);

@@ -41,7 +41,8 @@ exec::Batch StepBench::MakeBatch(attention::ForwardMode mode, const StepSize& si
   batch.sequences = std::span(&sequence_, 1);
   batch.owners = std::span(&kOwner, 1);
   batch.ids = std::span(ids_).first(rows);
-  batch.logit_rows = size.all_logits ? std::span(logit_rows_).first(rows) : std::span(logit_rows_).subspan(rows - 1, 1);
+  batch.logit_rows = std::span(logit_rows_).first(rows);
+  if (size.logits != LogitRows::kAll) batch.logit_rows = batch.logit_rows.last(size.logits == LogitRows::kLast ? 1 : 0);
   return batch;
 }
 
@@ -59,10 +60,10 @@ void StepBench::CopyEntries(exec::Runner* runner, int64_t computed) const {
 
 Status StepBench::Prepare() {
   const int64_t computed = std::min(tokens_, kComputed);
-  HAAST_RETURN_IF_ERROR(Verify({computed, 0, false}).map([](double) {}));
+  HAAST_RETURN_IF_ERROR(Verify({computed, 0, LogitRows::kLast}).map([](double) {}));
   CopyEntries(target_, computed);
   if (draft_ == nullptr) return {};
-  HAAST_RETURN_IF_ERROR(DraftExtend({computed, 0, false}).map([](double) {}));
+  HAAST_RETURN_IF_ERROR(DraftExtend({computed, 0, LogitRows::kLast}).map([](double) {}));
   CopyEntries(draft_, computed);
   return {};
 }

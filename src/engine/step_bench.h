@@ -15,10 +15,12 @@ struct StepModels {
   kv::PagePool* pages;
 };
 
+enum class LogitRows { kAll, kLast, kNone };
+
 struct StepSize {
   int64_t rows = 1;
-  int64_t context = 0;     // KV entries before them
-  bool all_logits = true;  // or the last row's only
+  int64_t context = 0;  // KV entries before them
+  LogitRows logits = LogitRows::kAll;
 };
 
 // Nothing is committed: every launch writes the entries after its context and a later one overwrites them.

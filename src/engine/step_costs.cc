@@ -18,10 +18,11 @@ class Points {
  public:
   explicit Points(const exec::RunnerOptions& limits, int64_t tokens) : limits_(limits), tokens_(tokens) {}
 
-  void Add(const std::vector<int64_t>& rows, int64_t context, bool all_logits) {
+  void Add(const std::vector<int64_t>& rows, int64_t context, LogitRows logits) {
     for (const int64_t count : rows) {
-      if (count > limits_.max_rows || (all_logits && count > limits_.max_logit_rows) || context + count > tokens_) continue;
-      points_.push_back({{count, context, all_logits}, 1e9});
+      const int64_t most = logits == LogitRows::kAll ? std::min(limits_.max_rows, limits_.max_logit_rows) : limits_.max_rows;
+      if (count > most || context + count > tokens_) continue;
+      points_.push_back({{count, context, logits}, 1e9});
     }
   }
 
@@ -45,8 +46,10 @@ class Points {
       costs.seconds_per_row_entry = std::max(0.0, row);
       costs.seconds_per_kv_entry = std::max(0.0, slower(1) / longer - costs.seconds_per_row_entry);
     }
-    costs.all_logits = Curve(costs, true);
-    costs.one_logit = Curve(costs, false);
+    const LaunchCosts attention = costs;
+    costs.all_logits = Curve(attention, LogitRows::kAll);
+    costs.one_logit = Curve(attention, LogitRows::kLast);
+    costs.no_logits = Curve(attention, LogitRows::kNone);
     return costs;
   }
 
@@ -58,20 +61,20 @@ class Points {
 
   double Find(int64_t rows, int64_t context) const {
     for (const Point& point : points_) {
-      if (point.size.rows == rows && point.size.context == context && point.size.all_logits) return point.seconds;
+      if (point.size.rows == rows && point.size.context == context && point.size.logits == LogitRows::kAll) return point.seconds;
     }
     return 0.0;
   }
 
   // More rows never cost less: noise must not look like a bargain.
-  CostCurve Curve(const LaunchCosts& costs, bool all_logits) const {
+  CostCurve Curve(const LaunchCosts& attention, LogitRows logits) const {
     CostCurve curve;
     double least = 1e-9;
     for (const auto& [size, seconds] : points_) {
-      if (size.context != kShortContext || size.all_logits != all_logits) continue;
+      if (size.context != kShortContext || size.logits != logits) continue;
       LaunchSize attended;
       attended.Add(size.rows, size.context + size.rows);
-      least = std::max(least, seconds - costs.Seconds(attended));
+      least = std::max(least, seconds - attention.Seconds(attended));
       curve.rows.push_back(size.rows);
       curve.seconds.push_back(least);
     }
@@ -87,15 +90,17 @@ class Points {
 struct Kind {
   std::vector<int64_t> logits;
   std::vector<int64_t> one_logit;
+  std::vector<int64_t> no_logits;
   int64_t long_context;  // 0: none
   int repeats;
 };
 
 Result<LaunchCosts> MeasureLaunches(const exec::Runner& runner, int64_t tokens, const Kind& kind, const Launch& launch) {
   Points points(runner.options(), tokens);
-  points.Add(kind.logits, kShortContext, true);
-  points.Add(kind.one_logit, kShortContext, false);
-  if (kind.long_context > 0) points.Add({1, kManyRows}, kind.long_context, true);
+  points.Add(kind.logits, kShortContext, LogitRows::kAll);
+  points.Add(kind.one_logit, kShortContext, LogitRows::kLast);
+  points.Add(kind.no_logits, kShortContext, LogitRows::kNone);
+  if (kind.long_context > 0) points.Add({1, kManyRows}, kind.long_context, LogitRows::kAll);
   HAAST_RETURN_IF_ERROR(points.Measure(launch, kind.repeats));
   return points.Costs(kind.long_context);
 }
@@ -108,7 +113,7 @@ Result<double> AfterAPass(StepBench* bench, const StepSize& extend) {
 
 int64_t MostRows(const CostGrid& grid) {
   int64_t most = kManyRows;
-  for (const auto* rows : {&grid.target_logits, &grid.target_rows, &grid.draft_logits, &grid.draft_rows}) {
+  for (const auto* rows : {&grid.target_logits, &grid.target_rows, &grid.draft_logits, &grid.draft_rows, &grid.silent_rows}) {
     if (!rows->empty()) most = std::max(most, rows->back());
   }
   return most;
@@ -120,6 +125,7 @@ const CostGrid kQuickGrid = {.target_logits = {1, 2, 4, kManyRows},
                              .target_rows = {},
                              .draft_logits = {1, kManyRows},
                              .draft_rows = {1, kManyRows},
+                             .silent_rows = {},
                              .long_context = 256,
                              .target_repeats = 1,
                              .draft_repeats = 2};
@@ -129,7 +135,7 @@ CostGrid ThoroughGrid(int repeats) {
   const std::vector<int64_t> logits = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64, 96, 128};
   CostGrid grid;
   grid.target_logits = grid.draft_logits = logits;
-  grid.target_rows = grid.draft_rows = rows;
+  grid.target_rows = grid.draft_rows = grid.silent_rows = rows;
   grid.long_context = 1024;
   grid.target_repeats = grid.draft_repeats = repeats;
   return grid;
@@ -146,12 +152,12 @@ Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, 
   {
     StepBench bench({models.target_runner.get(), models.draft_runner.get(), models.pages.get()}, tokens, MostRows(grid));
     HAAST_RETURN_IF_ERROR(bench.Prepare());
-    const Kind target = {grid.target_logits, grid.target_rows, grid.long_context, grid.target_repeats};
+    const Kind target = {grid.target_logits, grid.target_rows, grid.silent_rows, grid.long_context, grid.target_repeats};
     HAAST_ASSIGN_OR_RETURN(
         measured.target, MeasureLaunches(*models.target_runner, tokens, target, [&](const StepSize& size) { return bench.Verify(size); }));
     if (const exec::Runner* head = models.draft_runner.get()) {
-      const Kind step = {grid.draft_logits, {}, 0, grid.draft_repeats};
-      const Kind extend = {grid.draft_logits, grid.draft_rows, 0, grid.draft_repeats};
+      const Kind step = {grid.draft_logits, {}, {}, 0, grid.draft_repeats};
+      const Kind extend = {grid.draft_logits, grid.draft_rows, grid.silent_rows, 0, grid.draft_repeats};
       HAAST_ASSIGN_OR_RETURN(measured.head_step,
                              MeasureLaunches(*head, tokens, step, [&](const StepSize& size) { return bench.DraftStep(size); }));
       HAAST_ASSIGN_OR_RETURN(measured.head_extend,
@@ -161,7 +167,7 @@ Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, 
   if (exec::Runner* draft_model = models.draft_model_runner.get()) {
     StepBench bench({models.target_runner.get(), draft_model, models.pages.get()}, tokens, MostRows(grid));
     HAAST_RETURN_IF_ERROR(bench.Prepare());
-    const Kind step = {grid.draft_logits, grid.draft_rows, grid.long_context, grid.draft_repeats};
+    const Kind step = {grid.draft_logits, grid.draft_rows, grid.silent_rows, grid.long_context, grid.draft_repeats};
     HAAST_ASSIGN_OR_RETURN(measured.draft_model,
                            MeasureLaunches(*draft_model, tokens, step, [&](const StepSize& size) { return bench.DraftStep(size); }));
   }

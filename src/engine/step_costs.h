@@ -12,7 +12,8 @@ struct CostGrid {
   std::vector<int64_t> target_rows;    // with logits on the last; may be empty
   std::vector<int64_t> draft_logits;
   std::vector<int64_t> draft_rows;
-  int64_t long_context = 0;  // against a short one: what attention costs. Not of heads, which have one layer
+  std::vector<int64_t> silent_rows;  // with logits on none, of targets, heads' extends and draft models; may be empty
+  int64_t long_context = 0;          // against a short one: what attention costs. Not of heads, which have one layer
   int target_repeats = 1;
   int draft_repeats = 1;
 };

@@ -27,6 +27,7 @@ Status CheckCurve(const CostCurve& curve, const char* kind, const char* name) {
 Status CheckLaunches(const LaunchCosts& costs, const char* kind) {
   HAAST_RETURN_IF_ERROR(CheckCurve(costs.all_logits, kind, "all_logits"));
   HAAST_RETURN_IF_ERROR(CheckCurve(costs.one_logit, kind, "one_logit"));
+  HAAST_RETURN_IF_ERROR(CheckCurve(costs.no_logits, kind, "no_logits"));
   for (const double seconds : {costs.seconds_per_kv_entry, costs.seconds_per_row_entry}) {
     if (std::isfinite(seconds) && seconds >= 0.0) continue;
     return Err(ErrorCode::kInvalidArgument, "step costs: {}: {} s an entry: expected a finite time, at least 0", kind, seconds);
@@ -46,7 +47,8 @@ double CostCurve::At(int64_t count) const {
 }
 
 double LaunchCosts::Seconds(const LaunchSize& size) const {
-  const double without_logits = std::max(0.0, one_logit.At(size.rows) - one_logit.At(size.logit_rows));
+  const CostCurve& others = size.logit_rows == 0 && !no_logits.rows.empty() ? no_logits : one_logit;
+  const double without_logits = std::max(0.0, others.At(size.rows) - others.At(size.logit_rows));
   return all_logits.At(size.logit_rows) + without_logits + seconds_per_kv_entry * static_cast<double>(size.kv_entries) +
          seconds_per_row_entry * static_cast<double>(size.row_entries);
 }

@@ -21,7 +21,7 @@ TEST(CostCurve, StraightBetweenPointsAndOn) {
 }
 
 TEST(LaunchCosts, RowsLogitsAndAttentionAdd) {
-  LaunchCosts costs{{{1, 4}, {1.0, 4.0}}, {{1, 4}, {0.8, 2.3}}, 0.001, 0.0001};
+  LaunchCosts costs{{{1, 4}, {1.0, 4.0}}, {{1, 4}, {0.8, 2.3}}, {}, 0.001, 0.0001};
   LaunchSize size{.logit_rows = 2};
   size.Add(3, 100);  // rows, KV entries
   size.Add(1, 50);
@@ -30,6 +30,9 @@ TEST(LaunchCosts, RowsLogitsAndAttentionAdd) {
   EXPECT_EQ(size.row_entries, 350);
   EXPECT_NEAR(costs.Seconds(size), 2.0 + (2.3 - 1.3) + 0.15 + 0.035, 1e-12);
   EXPECT_NEAR(costs.Seconds({.rows = 4}), 2.3, 1e-12) << "a prompt's chunk that is not the last";
+  costs.no_logits = {{1, 4}, {0.1, 0.4}};
+  EXPECT_NEAR(costs.Seconds({.rows = 3}), 0.3, 1e-12);
+  EXPECT_NEAR(costs.Seconds({.rows = 4, .logit_rows = 1}), 1.0 + (2.3 - 0.8), 1e-12) << "as before";
   costs.one_logit = {};
   EXPECT_NEAR(costs.Seconds({.rows = 4, .logit_rows = 4}), 4.0, 1e-12);
 }
@@ -51,6 +54,9 @@ TEST(StepCosts, WhatCannotBeACostIsRefused) {
   bad = good;
   bad.head_step.one_logit = {{1, 1}, {1.0, 1.0}};
   ExpectRefused(bad, "head_step, one_logit, point 2");
+  bad = good;
+  bad.head_extend.no_logits = {{1, 2}, {1.0, 0.9}};
+  ExpectRefused(bad, "head_extend, no_logits, point 2");
   bad = good;
   bad.head_extend.all_logits = {{1, 2}, {1.0}};
   ExpectRefused(bad, "head_extend, all_logits, point 2 (2 rows, 0 s): expected as many seconds as rows");
