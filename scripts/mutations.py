@@ -18,6 +18,7 @@ BUILDER = "src/attention/metadata_builder.cc"
 ENGINE = "src/engine/engine_impl.cc"
 PAGING = "src/engine/paging.cc"
 EAGLE = "src/spec/eagle_drafter.cc"
+LAYER = "src/model/decoder_layer.cc"
 
 MUTATIONS = (
     Mutation(
@@ -65,6 +66,14 @@ MUTATIONS = (
         "padded-rows-as-real", "padding counts as real rows", "src/exec/runner.cc",
         "  shape.real_rows = static_cast<int64_t>(batch.ids.size());", "  shape.real_rows = rows;",
         ("runner_test",)),
+    Mutation(
+        "unwanted-rows-uncached", "rows whose output nobody wants leave no K and V", LAYER,
+        "    context.attention.Store(qkv.k,", "    if (rows < 0) context.attention.Store(qkv.k,",
+        ("runner_test",)),
+    Mutation(
+        "first-rows-for-wanted", "the attention of the first rows goes to the wanted ones", LAYER,
+        "    KeepRows(wanted, QueryWidth(config), attended);\n", "",
+        ("runner_test", "engine_test")),
     Mutation(
         "sharing-unchecked", "page owners and slots written twice are not checked", "src/attention/check_structure.cc",
         "if (!findings->done() && level == CheckLevel::kFull) CheckSharing", "if (findings->done() && level == CheckLevel::kFull) CheckSharing",

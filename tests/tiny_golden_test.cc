@@ -88,7 +88,7 @@ TEST(TinyGolden, Eagle1HeadEqualsItsLayersInTransformers) {
   ASSERT_TRUE(models->draft_runner->Run(extend));
   std::vector<std::vector<float>> logits;
   for (int64_t r = 0; r < 4; ++r) logits.emplace_back(models->draft_runner->logits(r).begin(), models->draft_runner->logits(r).end());
-  const std::vector<float> carried(models->draft_runner->carried(n - 2), models->draft_runner->carried(n - 1));
+  const std::vector<float> carried(models->draft_runner->carried(3), models->draft_runner->carried(4));
   const attention::SequenceRows step{kv_seq.pages(), n - 1, 1, {}};
   const std::vector<int32_t> next = {5};
   const std::vector<int32_t> only = {0};

@@ -38,6 +38,10 @@ class Backend {
   // with strides in floats (they may be parts of one fused buffer); out [R, H*D] dense. cos, sin: [max_position, D/2].
   virtual void Run(float* q, int64_t ld_q, const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos, const float* sin,
                    const LayerCache& cache, float* out) = 0;
+
+  // Of Run only what later launches read: K and V, for a layer whose output nobody reads.
+  virtual void Store(const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos, const float* sin,
+                     const LayerCache& cache) = 0;
 };
 
 // The backend that runs `ops` (reference or CPU kernels). `ops` and `pool` outlive it. `max_rows` and `max_context` size its

@@ -49,12 +49,19 @@ class HostBackend final : public Backend {
   Status Plan(const ForwardMetadata& metadata, const LaunchShape& shape, const HeadShape& heads) override;
   void Run(float* q, int64_t ld_q, const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos, const float* sin,
            const LayerCache& cache, float* out) override;
+  void Store(const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos, const float* sin,
+             const LayerCache& cache) override;
 
  private:
   int64_t ScratchFor(const HeadShape& heads) const {
     return ops_.attention_scratch(max_rows_, heads.num_heads, heads.head_dim, max_context_, pool_.size());
   }
   Status CheckCapacity(const ForwardMetadata& metadata, const HeadShape& heads) const;
+  const ForwardMetadata& Planned() const {
+    HAAST_CHECK(metadata_ != nullptr) << "attention run without an accepted plan";
+    return *metadata_;
+  }
+  void RopeStore(kernels::RopeStoreArgs args, const float* cos, const float* sin, const LayerCache& cache);
 
   const kernels::Ops& ops_;
   base::ThreadPool& pool_;
@@ -101,31 +108,35 @@ Status HostBackend::Plan(const ForwardMetadata& metadata, const LaunchShape& sha
   return {};
 }
 
+// `args` has q, k and v; the rest is the planned launch's.
+void HostBackend::RopeStore(kernels::RopeStoreArgs args, const float* cos, const float* sin, const LayerCache& cache) {
+  const ForwardMetadata& m = Planned();
+  args.rows = m.rows();
+  args.num_kv_heads = heads_.num_kv_heads;
+  args.head_dim = heads_.head_dim;
+  args.interleaved = heads_.rope_interleaved;
+  args.positions = m.positions.data();
+  args.cos = cos;
+  args.sin = sin;
+  args.out_slots = m.out_slots.data();
+  args.k_cache = cache.k;
+  args.v_cache = cache.v;
+  args.kv_dtype = heads_.kv_dtype;
+  ops_.rope_store(args, pool_);
+}
+
+void HostBackend::Store(const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos, const float* sin,
+                        const LayerCache& cache) {
+  if (Planned().rows() == 0) return;
+  RopeStore({.k = k, .ld_k = ld_k, .v = v, .ld_v = ld_v, .num_heads = 0}, cos, sin, cache);
+}
+
 void HostBackend::Run(float* q, int64_t ld_q, const float* k, int64_t ld_k, const float* v, int64_t ld_v, const float* cos,
                       const float* sin, const LayerCache& cache, float* out) {
-  HAAST_CHECK(metadata_ != nullptr) << "attention run without an accepted plan";
-  const ForwardMetadata& m = *metadata_;
+  const ForwardMetadata& m = Planned();
   if (m.rows() == 0) return;
   const int64_t query_width = int64_t{heads_.num_heads} * heads_.head_dim;
-  ops_.rope_store({.q = q,
-                   .ld_q = ld_q,
-                   .k = k,
-                   .ld_k = ld_k,
-                   .v = v,
-                   .ld_v = ld_v,
-                   .rows = m.rows(),
-                   .num_heads = heads_.num_heads,
-                   .num_kv_heads = heads_.num_kv_heads,
-                   .head_dim = heads_.head_dim,
-                   .interleaved = heads_.rope_interleaved,
-                   .positions = m.positions.data(),
-                   .cos = cos,
-                   .sin = sin,
-                   .out_slots = m.out_slots.data(),
-                   .k_cache = cache.k,
-                   .v_cache = cache.v,
-                   .kv_dtype = heads_.kv_dtype},
-                  pool_);
+  RopeStore({.q = q, .ld_q = ld_q, .k = k, .ld_k = ld_k, .v = v, .ld_v = ld_v, .num_heads = heads_.num_heads}, cos, sin, cache);
   ops_.attention({.q = q,
                   .ld_q = ld_q,
                   .out = out,

@@ -139,6 +139,24 @@ TEST_F(HostBackendTest, PassesTheLaunchToTheKernels) {
   EXPECT_EQ(calls_.attention_args.tree_flags, nullptr);
 }
 
+TEST_F(HostBackendTest, StoresWithoutAttending) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the pool has threads
+  const kernels::Ops ops = CountingOps();
+  auto backend = Make(ops);
+  float k[1], v[1], cos[1], sin[1];
+  char cache_k[1], cache_v[1];
+  EXPECT_DEATH(backend->Store(k, 101, v, 102, cos, sin, {cache_k, cache_v}), "without an accepted plan");
+  const ForwardMetadata m = Build(ForwardMode::kDraftExtend, 20, 3);
+  ASSERT_TRUE(backend->Plan(m, ShapeOf(3), kHeads));
+  backend->Store(k, 101, v, 102, cos, sin, {cache_k, cache_v});
+  EXPECT_EQ(calls_.rope, 1);
+  EXPECT_EQ(calls_.attention, 0);
+  const kernels::RopeStoreArgs& rope = calls_.rope_args;
+  EXPECT_EQ(std::tie(rope.num_heads, rope.k, rope.ld_k, rope.v, rope.ld_v), std::make_tuple(0, k, 101, v, 102));
+  EXPECT_EQ(std::tie(rope.rows, rope.num_kv_heads, rope.out_slots), std::make_tuple(3, 2, m.out_slots.data()));
+  EXPECT_TRUE(rope.k_cache == cache_k && rope.v_cache == cache_v);
+}
+
 TEST_F(HostBackendTest, EmptyLaunchCallsNoKernel) {
   const kernels::Ops ops = CountingOps();
   auto backend = Make(ops);

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(model::Model& model, const kernel
   HAAST_ASSIGN_OR_RETURN(runner->attention_, attention::MakeHostBackend(ops, pool, model::HeadShapeOf(config, options.kv_dtype),
                                                                         options.max_rows, options.max_context));
   HAAST_ASSIGN_OR_RETURN(runner->workspace_, kernels::Workspace::Create(options.max_rows, model.max_input()));
-  const int64_t arena_floats = model.arena_floats(options.max_rows, options.max_logit_rows);
+  const int64_t arena_floats = model.arena_floats(options.max_rows);
   HAAST_ASSIGN_OR_RETURN(Buffer arena,
                          Buffer::Allocate(static_cast<size_t>(arena_floats) * sizeof(float), "activations", BufferUse::kSparse));
   runner->arena_ = Arena(std::move(arena));
@@ -43,7 +43,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(model::Model& model, const kernel
                          Buffer::Allocate(floats(options.max_rows, model.tap_width()), "tapped features", BufferUse::kSparse));
   if (model.carries()) {
     HAAST_ASSIGN_OR_RETURN(runner->carried_,
-                           Buffer::Allocate(floats(options.max_rows, config.hidden_size), "carried features", BufferUse::kSparse));
+                           Buffer::Allocate(floats(options.max_logit_rows, config.hidden_size), "carried features", BufferUse::kSparse));
   }
   return runner;
 }
@@ -57,8 +57,11 @@ Status Runner::CheckSizes(const Batch& batch) const {
   if (logit_rows > options_.max_logit_rows) {
     return Err(ErrorCode::kInvalidArgument, "{}: {} rows need logits, at most {}", mode, logit_rows, options_.max_logit_rows);
   }
+  int32_t above = -1;
   for (int32_t row : batch.logit_rows) {
-    if (row < 0 || row >= rows) return Err(ErrorCode::kInvalidArgument, "{}: logits of row {} of {}", mode, row, rows);
+    if (row >= rows) return Err(ErrorCode::kInvalidArgument, "{}: logits of row {} of {}", mode, row, rows);
+    if (row <= above) return Err(ErrorCode::kInvalidArgument, "{}: logits of row {}, expected one above {}", mode, row, above);
+    above = row;
   }
   return {};
 }
@@ -106,6 +109,7 @@ Status Runner::Run(const Batch& batch) {
 #ifdef HAAST_CHECKED
   logits_.Poison();
   taps_.Poison();
+  if (carried_.size() > 0) carried_.Poison();
 #endif
   HAAST_RETURN_IF_ERROR(attention_->Plan(*launch_, shape, model::HeadShapeOf(model_.config(), options_.kv_dtype)));
   if (rows == 0) return {};

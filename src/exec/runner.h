@@ -39,7 +39,7 @@ struct Batch {
   std::span<const int32_t> ids;     // [R]
   const float* features = nullptr;  // draft heads: [R, width]
   bool features_are_taps = false;
-  std::span<const int32_t> logit_rows;  // ascending rows
+  std::span<const int32_t> logit_rows;  // each above the one before; of other rows only K, V and taps are made
   bool want_taps = false;               // targets
 };
 
@@ -62,12 +62,12 @@ class Runner {
   double priced_seconds() const { return priced_seconds_; }       // of all launches since SetCosts
   const LaunchSize& launch_size() const { return launch_size_; }  // of the last launch, without padding
 
-  // The i-th of batch.logit_rows; [model.logits_width()].
+  // The i-th of batch.logit_rows; [model.logits_width()], and [H] of a draft head.
   std::span<const float> logits(int64_t i) const {
     return {logits_.as<float>() + i * model_.logits_width(), static_cast<size_t>(model_.logits_width())};
   }
+  const float* carried(int64_t i) const { return carried_.as<float>() + i * model_.config().hidden_size; }
   const float* taps(int64_t row) const { return taps_.as<float>() + row * model_.tap_width(); }
-  const float* carried(int64_t row) const { return carried_.as<float>() + row * model_.config().hidden_size; }
 
   const model::Model& model() const { return model_; }
   const attention::ForwardMetadata& metadata() const { return *launch_; }
@@ -99,7 +99,7 @@ class Runner {
   Arena arena_;
   Buffer logits_;   // [max_logit_rows, V]
   Buffer taps_;     // [max_rows, tap_width]
-  Buffer carried_;  // [max_rows, H], draft heads
+  Buffer carried_;  // [max_logit_rows, H], draft heads
   const LaunchCosts* costs_ = nullptr;
   const LaunchCosts* extend_costs_ = nullptr;
   LaunchSize launch_size_;

@@ -1,12 +1,14 @@
 // Fixed-shape launches against launches of their own shape: the same bits on the real rows, and nothing written outside the
-// reserved page. One thread: padding rows may write one reserved slot.
+// reserved page. One thread: padding rows may write one reserved slot. And launches with rows that nobody wants the output of.
 #include "exec/runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
+#include "model/eagle1.h"
 #include "model/eagle3.h"
 #include "support/tiny_models.h"
 
@@ -165,6 +167,97 @@ TEST_F(PaddedRunner, EveryModeHasTheBitsOfItsOwnShape) {
     ExpectSame(*target_plain_, *target_padded_, batch(ForwardMode::kExtend), 3);  // above the largest bucket
     for (size_t b = 0; b < 3; ++b) pages_.Free(pages[b], kOwners[b]);
   }
+}
+
+// Launches of two sequences, 9 and 5 rows.
+class UnwantedRows : public PaddedRunner {
+ protected:
+  static constexpr int32_t kOwners[] = {7, 8};
+  static constexpr int64_t kRows[] = {9, 5};
+
+  void SetUp() override {
+    for (size_t b = 0; b < 2; ++b) {
+      ASSERT_TRUE(pages_.Allocate(3, kOwners[b], &held_[b]));
+      sequences_.push_back({.pages = held_[b], .kv_before = 0, .num_rows = kRows[b]});
+    }
+    for (int32_t row = 0; row < 14; ++row) ids_.push_back(row * 31 % 160);
+    for (int i = 0; i < 14 * 3 * 64; ++i) features_.push_back(std::sin(0.7f * static_cast<float>(i)));
+  }
+
+  // Of wanted rows, and of K, V and taps of all rows, the bits are those of a launch whose rows are all wanted.
+  void ExpectUnchanged(model::Model& model, bool want_taps) {
+    const RunnerOptions options{.max_rows = 14, .max_logit_rows = 14, .max_context = 64, .buckets = {}};
+    const std::unique_ptr<Runner> all = Make(model, options);
+    ASSERT_NO_FATAL_FAILURE(Run(*all, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, want_taps));
+    const auto same = [](const float* a, const float* b, int64_t n) {
+      return std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0;
+    };
+    for (const auto& wanted : {std::vector<int32_t>{}, {8, 13}, {13}, {0, 3, 4, 9}}) {
+      const std::unique_ptr<Runner> some = Make(model, options);
+      ASSERT_NO_FATAL_FAILURE(Run(*some, wanted, want_taps));
+      const std::string what = std::string(ops_->name) + ", " + std::to_string(wanted.size()) + " wanted";
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const auto n = static_cast<int64_t>(i);
+        EXPECT_TRUE(same(some->logits(n).data(), all->logits(wanted[i]).data(), model.logits_width())) << what << ", row " << wanted[i];
+        if (!model.carries()) continue;
+        EXPECT_TRUE(same(some->carried(n), all->carried(wanted[i]), model.config().hidden_size)) << what << ", row " << wanted[i];
+      }
+      EXPECT_TRUE(!want_taps || same(some->taps(0), all->taps(0), 14 * model.tap_width())) << what;
+      ExpectSameCache(*all, *some, what);
+    }
+  }
+
+  void Run(Runner& runner, const std::vector<int32_t>& wanted, bool want_taps) {
+    Batch batch{ForwardMode::kExtend, sequences_, kOwners, ids_, nullptr, false, wanted, want_taps};
+    if (runner.model().carries()) {
+      batch.features = features_.data();
+      batch.features_are_taps = true;
+    }
+    const Status ran = runner.Run(batch);
+    ASSERT_TRUE(ran) << ran.error().message;
+  }
+
+  std::vector<int32_t> held_[2];
+  std::vector<SequenceRows> sequences_;
+  std::vector<int32_t> ids_;
+  std::vector<float> features_;
+};
+
+TEST_F(UnwantedRows, OfTheTargetChangeNothing) {
+  for (const kernels::Ops* ops : Backends()) {
+    ASSERT_NO_FATAL_FAILURE(Load(*ops));
+    ExpectUnchanged(*target_, true);  // it taps its last layer's output too
+    ExpectUnchanged(*target_, false);
+  }
+}
+
+TEST_F(UnwantedRows, OfHeadsChangeNothing) {
+  const TempDir dir;
+  for (const kernels::Ops* ops : Backends()) {
+    ASSERT_NO_FATAL_FAILURE(Load(*ops));
+    ExpectUnchanged(*head_, false);
+    const model::LoadContext load{*ops, pool_, std::nullopt};
+    TinyEagle3 eagle31;
+    eagle31.fc_norm = eagle31.norm_output = eagle31.norm_before_residual = true;
+    const auto file = io::ModelFile::Open(WriteTinyEagle3(eagle31, dir.Join("eagle31")));
+    const auto file1 = io::ModelFile::Open(WriteTinyEagle1(TinyLlama(), 2, /*echo=*/false, dir.Join("eagle1")));
+    ASSERT_TRUE(file && file1);
+    ExpectUnchanged(**model::Eagle3Head::Load(*file, *target_, 256, load, load), false);
+    ExpectUnchanged(**model::Eagle1Head::Load(*file1, *target_, 256, load), false);
+  }
+}
+
+TEST_F(UnwantedRows, WantedRowsMustAscend) {
+  ASSERT_NO_FATAL_FAILURE(Load(kernels::RefOps()));
+  const auto refusal = [&](const std::vector<int32_t>& wanted) {
+    const Status ran = target_plain_->Run({ForwardMode::kExtend, sequences_, kOwners, ids_, nullptr, false, wanted, false});
+    return ran ? "" : ran.error().message;
+  };
+  EXPECT_EQ(refusal({4, 4}), "extend: logits of row 4, expected one above 4");
+  EXPECT_EQ(refusal({8, 2}), "extend: logits of row 2, expected one above 8");
+  EXPECT_EQ(refusal({-1}), "extend: logits of row -1, expected one above -1");
+  EXPECT_EQ(refusal({0, 14}), "extend: logits of row 14 of 14");
+  EXPECT_EQ(refusal({0, 13}), "");
 }
 
 TEST_F(PaddedRunner, BucketsBeyondTheRunnerAreRefused) {

@@ -73,14 +73,14 @@ class Workspace {
 
 // Rotary embedding of q and k in place-order, then K and V written to the cache slots of this launch.
 struct RopeStoreArgs {
-  float* q;  // [R, H, D], rotated in place
+  float* q;  // [R, H, D], rotated in place; not read where there are no query heads
   int64_t ld_q;
   const float* k;  // [R, G, D]
   int64_t ld_k;
   const float* v;  // [R, G, D]
   int64_t ld_v;
   int64_t rows;
-  int num_heads;
+  int num_heads;  // 0: K and V only
   int num_kv_heads;
   int head_dim;              // even, any size
   bool interleaved;          // pairs (2i, 2i+1) instead of (i, i + D/2)

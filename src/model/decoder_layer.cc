@@ -1,6 +1,7 @@
 #include "model/decoder_layer.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/format.h"
 
@@ -9,12 +10,64 @@ namespace {
 
 const float* BiasOrNull(const std::vector<float>& bias) { return bias.empty() ? nullptr : bias.data(); }
 
-// Activations of one layer, reused by all: the widest set, carved from the arena once per layer and given back after it.
-struct Scratch {
-  float* qkv;        // [R, (heads + 2 kv_heads) * D]
-  float* attention;  // [R, heads * D]
-  float* mlp;        // [R, 2 * intermediate]: gate | up
+// Parts of one fused buffer.
+struct Qkv {
+  float* q;    // [R, heads * D]
+  float* k;    // [R, kv_heads * D]
+  float* v;    // [R, kv_heads * D]
+  int64_t ld;  // of all three
 };
+
+int64_t QueryWidth(const io::ModelConfig& config) { return static_cast<int64_t>(config.num_heads) * config.head_dim; }
+
+// Without `queries` the q part is left as it is.
+Qkv Project(const DecoderLayer& layer, const io::ModelConfig& config, const LayerInput& input, int64_t rows, bool queries,
+            ForwardContext& context) {
+  const int64_t kv_width = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
+  const int64_t width = QueryWidth(config) + 2 * kv_width;
+  float* q = context.arena.Take<float>(rows * width);
+  const Qkv out{q, q + QueryWidth(config), q + QueryWidth(config) + kv_width, width};
+  const kernels::LinearTask tasks[] = {{&layer.q, out.q, width, BiasOrNull(layer.q_bias)},
+                                       {&layer.k, out.k, width, BiasOrNull(layer.k_bias)},
+                                       {&layer.v, out.v, width, BiasOrNull(layer.v_bias)}};
+  kernels::LinearInput read{input.x, input.ld, rows};
+  if (input.norm) {
+    read.prologue = kernels::Prologue::kRmsNorm;
+    read.norm_weight = layer.attention_norm.data();
+    read.eps = config.rms_norm_eps;
+  }
+  context.ops.linear(read, std::span(tasks).subspan(queries ? 0 : 1), context.workspace, context.pool);
+  return out;
+}
+
+// [R, heads * D]
+float* Attend(const Qkv& in, const io::ModelConfig& config, const RopeTable& rope, const attention::LayerCache& cache, int64_t rows,
+              ForwardContext& context) {
+  float* out = context.arena.Take<float>(rows * QueryWidth(config));
+  context.attention.Run(in.q, in.ld, in.k, in.ld, in.v, in.ld, rope.cos.as<float>(), rope.sin.as<float>(), cache, out);
+  return out;
+}
+
+// x += o(attended); x += mlp(x). attended: [R, heads * D], x: [R, H].
+void AddOutputs(const DecoderLayer& layer, const io::ModelConfig& config, const float* attended, int64_t rows, float* x,
+                ForwardContext& context) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t inner = config.intermediate_size;
+  const kernels::LinearTask o_task[] = {{&layer.o, x, hidden, BiasOrNull(layer.o_bias), true}};
+  context.ops.linear({attended, QueryWidth(config), rows}, std::span(o_task), context.workspace, context.pool);
+
+  float* gate = context.arena.Take<float>(rows * 2 * inner);  // gate | up
+  float* up = gate + inner;
+  const kernels::LinearTask mlp_tasks[] = {{&layer.gate, gate, 2 * inner, BiasOrNull(layer.gate_bias)},
+                                           {&layer.up, up, 2 * inner, BiasOrNull(layer.up_bias)}};
+  kernels::LinearInput mlp_input{x, hidden, rows, kernels::Prologue::kRmsNorm, layer.mlp_norm.data(), config.rms_norm_eps};
+  context.ops.linear(mlp_input, std::span(mlp_tasks), context.workspace, context.pool);
+
+  kernels::LinearInput down_input{gate, 2 * inner, rows, kernels::Prologue::kSiluMul};
+  down_input.up = up;
+  const kernels::LinearTask down_task[] = {{&layer.down, x, hidden, BiasOrNull(layer.down_bias), true}};
+  context.ops.linear(down_input, std::span(down_task), context.workspace, context.pool);
+}
 
 // Without them the layer would compute something else than what was trained. (A missing bias of o_proj is zero, as in transformers.)
 Status RequireBiases(const WeightBinder& binder, const std::string& prefix, std::initializer_list<const char*> names, const char* setting) {
@@ -75,47 +128,33 @@ int64_t DecoderLayerArenaFloats(const io::ModelConfig& config, int64_t rows) {
 
 void RunDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
                      const attention::LayerCache& cache, int64_t rows, float* x, ForwardContext& context) {
-  const int64_t hidden = config.hidden_size;
-  const int64_t q_width = static_cast<int64_t>(config.num_heads) * config.head_dim;
-  const int64_t kv_width = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
-  const int64_t qkv_width = q_width + 2 * kv_width;
-  const int64_t inner = config.intermediate_size;
-  const kernels::Ops& ops = context.ops;
   const Arena::Mark mark = context.arena.mark();
-  const Scratch scratch{context.arena.Take<float>(rows * qkv_width), context.arena.Take<float>(rows * q_width),
-                        context.arena.Take<float>(rows * 2 * inner)};
-
-  float* q = scratch.qkv;
-  float* k = q + q_width;
-  float* v = k + kv_width;
-  const kernels::LinearTask qkv_tasks[] = {{&layer.q, q, qkv_width, BiasOrNull(layer.q_bias)},
-                                           {&layer.k, k, qkv_width, BiasOrNull(layer.k_bias)},
-                                           {&layer.v, v, qkv_width, BiasOrNull(layer.v_bias)}};
-  kernels::LinearInput qkv_input{input.x, input.ld, rows};
-  if (input.norm) {
-    qkv_input.prologue = kernels::Prologue::kRmsNorm;
-    qkv_input.norm_weight = layer.attention_norm.data();
-    qkv_input.eps = config.rms_norm_eps;
-  }
-  ops.linear(qkv_input, std::span(qkv_tasks), context.workspace, context.pool);
-
-  context.attention.Run(q, qkv_width, k, qkv_width, v, qkv_width, rope.cos.as<float>(), rope.sin.as<float>(), cache, scratch.attention);
-
-  const kernels::LinearTask o_task[] = {{&layer.o, x, hidden, BiasOrNull(layer.o_bias), true}};
-  ops.linear({scratch.attention, q_width, rows}, std::span(o_task), context.workspace, context.pool);
-
-  float* gate = scratch.mlp;
-  float* up = gate + inner;
-  const kernels::LinearTask mlp_tasks[] = {{&layer.gate, gate, 2 * inner, BiasOrNull(layer.gate_bias)},
-                                           {&layer.up, up, 2 * inner, BiasOrNull(layer.up_bias)}};
-  kernels::LinearInput mlp_input{x, hidden, rows, kernels::Prologue::kRmsNorm, layer.mlp_norm.data(), config.rms_norm_eps};
-  ops.linear(mlp_input, std::span(mlp_tasks), context.workspace, context.pool);
-
-  kernels::LinearInput down_input{gate, 2 * inner, rows, kernels::Prologue::kSiluMul};
-  down_input.up = up;
-  const kernels::LinearTask down_task[] = {{&layer.down, x, hidden, BiasOrNull(layer.down_bias), true}};
-  ops.linear(down_input, std::span(down_task), context.workspace, context.pool);
+  const Qkv qkv = Project(layer, config, input, rows, true, context);
+  AddOutputs(layer, config, Attend(qkv, config, rope, cache, rows, context), rows, x, context);
   context.arena.Rewind(mark);
+}
+
+void RunLastDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
+                         const attention::LayerCache& cache, int64_t rows, std::span<const int32_t> wanted, float* x,
+                         ForwardContext& context) {
+  const Arena::Mark mark = context.arena.mark();
+  const Qkv qkv = Project(layer, config, input, rows, !wanted.empty(), context);
+  if (wanted.empty()) {
+    context.attention.Store(qkv.k, qkv.ld, qkv.v, qkv.ld, rope.cos.as<float>(), rope.sin.as<float>(), cache);
+  } else {
+    float* attended = Attend(qkv, config, rope, cache, rows, context);
+    KeepRows(wanted, QueryWidth(config), attended);
+    KeepRows(wanted, config.hidden_size, x);
+    AddOutputs(layer, config, attended, static_cast<int64_t>(wanted.size()), x, context);
+  }
+  context.arena.Rewind(mark);
+}
+
+void KeepRows(std::span<const int32_t> wanted, int64_t width, float* x) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == static_cast<int32_t>(i)) continue;
+    std::memcpy(x + static_cast<int64_t>(i) * width, x + wanted[i] * width, static_cast<size_t>(width) * sizeof(float));
+  }
 }
 
 attention::HeadShape HeadShapeOf(const io::ModelConfig& config, DType kv_dtype) {

@@ -1,6 +1,7 @@
 // One pre-norm transformer layer with grouped-query attention and a SwiGLU MLP: Llama's, and the body of EAGLE heads.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,16 @@ struct LayerInput {
 void RunDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
                      const attention::LayerCache& cache, int64_t rows, float* x, ForwardContext& context);
 
-// Floats that RunDecoderLayer takes from the arena.
+// The same for a model's last layer, of which only the rows `wanted` [L] (each above the one before) are read: K and V are written for all
+// rows, and x becomes [L, H].
+void RunLastDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
+                         const attention::LayerCache& cache, int64_t rows, std::span<const int32_t> wanted, float* x,
+                         ForwardContext& context);
+
+// Moves the rows `wanted` (each above the one before) of x [R, width] to its front.
+void KeepRows(std::span<const int32_t> wanted, int64_t width, float* x);
+
+// Floats that either takes from the arena.
 int64_t DecoderLayerArenaFloats(const io::ModelConfig& config, int64_t rows);
 
 attention::HeadShape HeadShapeOf(const io::ModelConfig& config, DType kv_dtype);

@@ -62,8 +62,8 @@ int64_t Eagle1Head::max_input() const {
   return std::max({2 * config_.hidden_size, config_.intermediate_size, static_cast<int64_t>(config_.num_heads) * config_.head_dim});
 }
 
-int64_t Eagle1Head::arena_floats(int64_t rows, int64_t logit_rows) const {
-  return rows * 4 * config_.hidden_size + logit_rows * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 4 * 16;
+int64_t Eagle1Head::arena_floats(int64_t rows) const {
+  return rows * 4 * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 3 * 16;
 }
 
 int64_t Eagle1Head::bytes_per_pass() const {
@@ -86,16 +86,16 @@ void Eagle1Head::Forward(const ForwardArgs& args, ForwardContext& context) {
   }
   const kernels::LinearTask join[] = {{&fc_, x, hidden, fc_bias_.empty() ? nullptr : fc_bias_.data()}};
   context.ops.linear({pair, 2 * hidden, rows}, std::span(join), context.workspace, context.pool);
-  for (size_t i = 0; i < layers_.size(); ++i) {
+  const size_t last = layers_.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
     RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, i > 0}, context.caches[i], rows, x, context);
   }
-  if (args.carried != nullptr) std::memcpy(args.carried, x, static_cast<size_t>(rows) * bytes);
+  RunLastDecoderLayer(layers_[last], config_, rope_, {x, hidden, last > 0}, context.caches[last], rows, args.logit_rows, x, context);
   if (args.logit_rows.empty()) return;
   const int64_t count = static_cast<int64_t>(args.logit_rows.size());
-  float* last = context.arena.Take<float>(count * hidden);
-  GatherRows(x, hidden, args.logit_rows, last);
+  if (args.carried != nullptr) std::memcpy(args.carried, x, static_cast<size_t>(count) * bytes);
   const kernels::LinearTask task[] = {{lm_head_.get(), args.logits, lm_head_->n}};
-  context.ops.linear({last, hidden, count}, std::span(task), context.workspace, context.pool);
+  context.ops.linear({x, hidden, count}, std::span(task), context.workspace, context.pool);
 }
 
 }  // namespace haast::model

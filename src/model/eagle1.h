@@ -26,7 +26,7 @@ class Eagle1Head final : public DraftHead {
   int num_layers() const override { return config_.num_layers; }
   int64_t logits_width() const override { return lm_head_->n; }
   int64_t max_input() const override;
-  int64_t arena_floats(int64_t rows, int64_t logit_rows) const override;
+  int64_t arena_floats(int64_t rows) const override;
   int64_t bytes_per_pass() const override;
   void Forward(const ForwardArgs& args, ForwardContext& context) override;
 

@@ -159,8 +159,8 @@ int64_t Eagle3Head::max_input() const {
   return std::max({fc_.k, 2 * config_.hidden_size, config_.intermediate_size, static_cast<int64_t>(config_.num_heads) * config_.head_dim});
 }
 
-int64_t Eagle3Head::arena_floats(int64_t rows, int64_t logit_rows) const {
-  return rows * (fc_.k + 5 * config_.hidden_size) + logit_rows * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 8 * 16;
+int64_t Eagle3Head::arena_floats(int64_t rows) const {
+  return rows * (fc_.k + 4 * config_.hidden_size) + DecoderLayerArenaFloats(config_, rows) + 8 * 16;
 }
 
 int64_t Eagle3Head::bytes_per_pass() const {
@@ -215,19 +215,19 @@ void Eagle3Head::Forward(const ForwardArgs& args, ForwardContext& context) {
     for (int64_t r = 0; r < rows; ++r)
       std::memcpy(x + r * hidden, pair + r * 2 * hidden + hidden, static_cast<size_t>(hidden) * sizeof(float));
   }
-  RunDecoderLayer(layers_[0], config_, rope_, {pair, 2 * hidden, false}, context.caches[0], rows, x, context);
-  for (size_t i = 1; i < layers_.size(); ++i) {
-    RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, true}, context.caches[i], rows, x, context);
+  const auto input = [&](size_t layer) { return layer == 0 ? LayerInput{pair, 2 * hidden, false} : LayerInput{x, hidden, true}; };
+  const size_t last = layers_.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    RunDecoderLayer(layers_[i], config_, rope_, input(i), context.caches[i], rows, x, context);
   }
-  float* normed = args.carried != nullptr && eagle.norm_output ? args.carried : context.arena.Take<float>(rows * hidden);
-  ops.rms_norm(x, hidden, final_norm_.data(), eps, rows, hidden, normed, hidden, context.pool);
-  if (args.carried != nullptr && !eagle.norm_output) std::memcpy(args.carried, x, static_cast<size_t>(rows * hidden) * sizeof(float));
+  RunLastDecoderLayer(layers_[last], config_, rope_, input(last), context.caches[last], rows, args.logit_rows, x, context);
   if (args.logit_rows.empty()) return;
   const int64_t count = static_cast<int64_t>(args.logit_rows.size());
-  float* last = context.arena.Take<float>(count * hidden);
-  GatherRows(normed, hidden, args.logit_rows, last);
+  float* normed = args.carried != nullptr && eagle.norm_output ? args.carried : embedded;
+  ops.rms_norm(x, hidden, final_norm_.data(), eps, count, hidden, normed, hidden, context.pool);
+  if (args.carried != nullptr && !eagle.norm_output) std::memcpy(args.carried, x, static_cast<size_t>(count * hidden) * sizeof(float));
   const kernels::LinearTask task[] = {{lm_head_.get(), args.logits, lm_head_->n}};
-  ops.linear({last, hidden, count}, std::span(task), context.workspace, context.pool);
+  ops.linear({normed, hidden, count}, std::span(task), context.workspace, context.pool);
 }
 
 }  // namespace haast::model

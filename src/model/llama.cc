@@ -11,13 +11,6 @@ void EmbedRows(const TensorView& table, const int32_t* ids, int64_t rows, float*
   for (int64_t r = 0; r < rows; ++r) kernels::DequantiseRow(table, ids[r], out + r * table.cols());
 }
 
-void GatherRows(const float* x, int64_t width, std::span<const int32_t> rows, float* out) {
-  for (int32_t row : rows) {
-    std::memcpy(out, x + row * width, static_cast<size_t>(width) * sizeof(float));
-    out += width;
-  }
-}
-
 Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const LlamaOptions& options, const LoadContext& load) {
   const io::ModelConfig& config = file.config();
   if (config.architecture != "llama") {
@@ -57,9 +50,8 @@ int64_t Llama::max_input() const {
   return std::max({config_.hidden_size, config_.intermediate_size, static_cast<int64_t>(config_.num_heads) * config_.head_dim});
 }
 
-int64_t Llama::arena_floats(int64_t rows, int64_t logit_rows) const {
-  const int64_t full_rows = rows * (taps_output_ ? 2 : 1);
-  return (full_rows + logit_rows) * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 3 * 16;
+int64_t Llama::arena_floats(int64_t rows) const {
+  return rows * (taps_output_ ? 2 : 1) * config_.hidden_size + DecoderLayerArenaFloats(config_, rows) + 2 * 16;
 }
 
 int64_t Llama::bytes_per_pass() const {
@@ -80,26 +72,38 @@ void Llama::Tap(int layer, const ForwardArgs& args, const float* x) const {
   }
 }
 
+// x: [R, H] after the last layer.
+void Llama::TapOutput(const ForwardArgs& args, const float* x, ForwardContext& context) const {
+  Tap(config_.num_layers, args, x);
+  if (!taps_output_) return;
+  const int64_t hidden = config_.hidden_size;
+  float* normed = context.arena.Take<float>(args.rows * hidden);
+  context.ops.rms_norm(x, hidden, final_norm_.data(), config_.rms_norm_eps, args.rows, hidden, normed, hidden, context.pool);
+  Tap(config_.num_layers + 1, args, normed);
+}
+
 void Llama::Forward(const ForwardArgs& args, ForwardContext& context) {
   const int64_t hidden = config_.hidden_size;
   float* x = context.arena.Take<float>(args.rows * hidden);
   EmbedRows(embedding_, args.ids, args.rows, x);
-  for (int i = 0; i < config_.num_layers; ++i) {
+  const int last = config_.num_layers - 1;
+  for (int i = 0; i < last; ++i) {
     Tap(i, args, x);
     RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, true}, context.caches[i], args.rows, x, context);
   }
-  Tap(config_.num_layers, args, x);
-  if (args.taps != nullptr && taps_output_) {
-    float* normed = context.arena.Take<float>(args.rows * hidden);
-    context.ops.rms_norm(x, hidden, final_norm_.data(), config_.rms_norm_eps, args.rows, hidden, normed, hidden, context.pool);
-    Tap(config_.num_layers + 1, args, normed);
+  Tap(last, args, x);
+  const LayerInput input{x, hidden, true};
+  if (args.taps != nullptr && !tap_layers_.empty() && tap_layers_.back() > last) {
+    RunDecoderLayer(layers_[last], config_, rope_, input, context.caches[last], args.rows, x, context);
+    TapOutput(args, x, context);
+    KeepRows(args.logit_rows, hidden, x);
+  } else {
+    RunLastDecoderLayer(layers_[last], config_, rope_, input, context.caches[last], args.rows, args.logit_rows, x, context);
   }
   if (args.logit_rows.empty()) return;
   const int64_t count = static_cast<int64_t>(args.logit_rows.size());
-  float* last = context.arena.Take<float>(count * hidden);
-  GatherRows(x, hidden, args.logit_rows, last);
   const kernels::LinearTask task[] = {{lm_head_.get(), args.logits, config_.vocab_size}};
-  context.ops.linear({last, hidden, count, kernels::Prologue::kRmsNorm, final_norm_.data(), config_.rms_norm_eps}, std::span(task),
+  context.ops.linear({x, hidden, count, kernels::Prologue::kRmsNorm, final_norm_.data(), config_.rms_norm_eps}, std::span(task),
                      context.workspace, context.pool);
 }
 

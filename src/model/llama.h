@@ -24,7 +24,7 @@ class Llama final : public Model {
   int64_t logits_width() const override { return config_.vocab_size; }
   int64_t tap_width() const override { return static_cast<int64_t>(tap_layers_.size()) * config_.hidden_size; }
   int64_t max_input() const override;
-  int64_t arena_floats(int64_t rows, int64_t logit_rows) const override;
+  int64_t arena_floats(int64_t rows) const override;
   int64_t bytes_per_pass() const override;
   void Forward(const ForwardArgs& args, ForwardContext& context) override;
 
@@ -34,6 +34,7 @@ class Llama final : public Model {
 
  private:
   void Tap(int layer, const ForwardArgs& args, const float* x) const;
+  void TapOutput(const ForwardArgs& args, const float* x, ForwardContext& context) const;
 
   io::ModelConfig config_;
   std::vector<int> tap_layers_;
@@ -47,8 +48,5 @@ class Llama final : public Model {
 
 // out[r] = row ids[r] of `table`, as fp32. ids are inside the table (checked by the engine at submission).
 void EmbedRows(const TensorView& table, const int32_t* ids, int64_t rows, float* out);
-
-// Rows `rows` of x [.., width] gathered into `out` [rows.size(), width].
-void GatherRows(const float* x, int64_t width, std::span<const int32_t> rows, float* out);
 
 }  // namespace haast::model

@@ -12,16 +12,17 @@
 
 namespace haast::model {
 
-// R rows, H hidden size, V width of the logits, T tapped layers, L rows that need logits.
+// R rows, H hidden size, V width of the logits, T tapped layers, L rows that need logits. Of the others only K and V are made, and
+// what is tapped: no logits, nothing carried.
 struct ForwardArgs {
   int64_t rows = 0;
   const int32_t* ids = nullptr;     // [R]
   const float* features = nullptr;  // draft heads: [R, T * H_target] taps of the target, or [R, H] carried values
   bool features_are_taps = false;
-  std::span<const int32_t> logit_rows;  // [L] ascending rows of the launch
+  std::span<const int32_t> logit_rows;  // [L] rows of the launch, each above the one before
   float* logits = nullptr;              // [L, V]
   float* taps = nullptr;                // targets: [R, T * H] residual stream entering each tapped layer; null: none
-  float* carried = nullptr;             // draft heads: [R, H] what the next draft step reads
+  float* carried = nullptr;             // draft heads: [L, H] what the next draft step reads
 };
 
 // What a forward pass runs on; owned by the runner.
@@ -44,7 +45,7 @@ class Model {
   virtual int64_t feature_width() const { return 0; }  // draft heads: floats of a row of taps that they read
   virtual bool carries() const { return false; }       // fills ForwardArgs::carried: draft heads
   virtual int64_t max_input() const = 0;               // widest input of any product, for the workspace
-  virtual int64_t arena_floats(int64_t rows, int64_t logit_rows) const = 0;
+  virtual int64_t arena_floats(int64_t rows) const = 0;
   virtual int64_t bytes_per_pass() const = 0;  // weights a pass of few rows reads
   virtual void Forward(const ForwardArgs& args, ForwardContext& context) = 0;
 };

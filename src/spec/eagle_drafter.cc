@@ -204,22 +204,20 @@ Status EagleDrafter::Extend(std::vector<const ObserveItem*>* behind) {
   }
   exec::Batch batch{attention::ForwardMode::kDraftExtend, sequences_, owners_, ids_, features_.data(), true, logit_rows_, false};
   HAAST_RETURN_IF_ERROR(runner_.Run(batch));
-  int64_t row = -1;
   int64_t logit_row = 0;
   std::vector<const ObserveItem*> rest;
   for (size_t i = 0; i < behind->size(); ++i) {
     const ObserveItem& item = *(*behind)[i];
     DraftState& state = *item.state;
     const int64_t count = i < rows.size() ? rows[i] : 0;
-    row += count;
     item.kv->CommitDraft(item.kv->draft_length() + count, runner_.page_size());
     state.waiting_ids.erase(state.waiting_ids.begin(), state.waiting_ids.begin() + count);
     state.waiting_taps.erase(state.waiting_taps.begin(), state.waiting_taps.begin() + count * head_.feature_width());
     if (!state.waiting_ids.empty()) rest.push_back(&item);
     if (!state.waiting_ids.empty() || !item.will_draft) continue;
-    ChooseFirst(logit_row++, item);
-    const float* value = runner_.carried(row);
+    const float* value = runner_.carried(logit_row);
     state.carried.assign(value, value + head_.config().hidden_size);
+    ChooseFirst(logit_row++, item);
   }
   *behind = std::move(rest);
   return {};
