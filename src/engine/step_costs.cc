@@ -13,35 +13,44 @@ constexpr int64_t kManyRows = 8;       // attention is measured with one row and
 
 using Launch = std::function<Result<double>(const StepSize& size)>;
 
+// What is tried of one kind of launch.
+struct Kind {
+  std::vector<int64_t> logits;
+  std::vector<int64_t> one_logit;
+  std::vector<int64_t> no_logits;
+  int64_t long_context;  // 0: none
+  int repeats;
+};
+
 // Launches of one kind and their shortest times.
 class Points {
  public:
-  explicit Points(const exec::RunnerOptions& limits, int64_t tokens) : limits_(limits), tokens_(tokens) {}
-
-  void Add(const std::vector<int64_t>& rows, int64_t context, LogitRows logits) {
-    for (const int64_t count : rows) {
-      const int64_t most = logits == LogitRows::kAll ? std::min(limits_.max_rows, limits_.max_logit_rows) : limits_.max_rows;
-      if (count > most || context + count > tokens_) continue;
-      points_.push_back({{count, context, logits}, 1e9});
-    }
+  Points(const exec::Runner& runner, int64_t tokens, const Kind& kind)
+      : limits_(runner.options()), tokens_(tokens), long_context_(kind.long_context), repeats_(kind.repeats) {
+    Add(kind.logits, kShortContext, LogitRows::kAll);
+    Add(kind.one_logit, kShortContext, LogitRows::kLast);
+    Add(kind.no_logits, kShortContext, LogitRows::kNone);
+    if (long_context_ > 0) Add({1, kManyRows}, long_context_, LogitRows::kAll);
   }
 
-  Status Measure(const Launch& launch, int repeats) {
-    for (int repeat = 0; repeat < repeats; ++repeat) {
-      for (Point& point : points_) {
-        HAAST_ASSIGN_OR_RETURN(const double seconds, launch(point.size));
-        point.seconds = std::min(point.seconds, seconds);
-      }
-    }
+  // Every launch was timed often enough.
+  bool Done() const { return launches_ >= points_.size() * static_cast<size_t>(repeats_); }
+
+  // Times the launch whose turn it is.
+  Status Measure(const Launch& launch) {
+    if (points_.empty()) return {};
+    Point& point = points_[launches_++ % points_.size()];
+    HAAST_ASSIGN_OR_RETURN(const double seconds, launch(point.size));
+    point.seconds = std::min(point.seconds, seconds);
     return {};
   }
 
   // Attention first, from two contexts; the curves are what remains.
-  LaunchCosts Costs(int64_t long_context) const {
+  LaunchCosts Costs() const {
     LaunchCosts costs;
-    const auto slower = [&](int64_t rows) { return Find(rows, long_context) - Find(rows, kShortContext); };
-    if (Find(kManyRows, long_context) > 0.0) {
-      const double longer = static_cast<double>(long_context - kShortContext);
+    const auto slower = [&](int64_t rows) { return Find(rows, long_context_) - Find(rows, kShortContext); };
+    if (Find(kManyRows, long_context_) > 0.0) {
+      const double longer = static_cast<double>(long_context_ - kShortContext);
       const double row = (slower(kManyRows) - slower(1)) / (static_cast<double>(kManyRows - 1) * longer);
       costs.seconds_per_row_entry = std::max(0.0, row);
       costs.seconds_per_kv_entry = std::max(0.0, slower(1) / longer - costs.seconds_per_row_entry);
@@ -58,6 +67,14 @@ class Points {
     StepSize size;
     double seconds;
   };
+
+  void Add(const std::vector<int64_t>& rows, int64_t context, LogitRows logits) {
+    for (const int64_t count : rows) {
+      const int64_t most = logits == LogitRows::kAll ? std::min(limits_.max_rows, limits_.max_logit_rows) : limits_.max_rows;
+      if (count > most || context + count > tokens_) continue;
+      points_.push_back({{count, context, logits}, 1e9});
+    }
+  }
 
   double Find(int64_t rows, int64_t context) const {
     for (const Point& point : points_) {
@@ -83,32 +100,37 @@ class Points {
 
   const exec::RunnerOptions& limits_;
   const int64_t tokens_;
+  const int64_t long_context_;
+  const int repeats_;
   std::vector<Point> points_;
+  size_t launches_ = 0;
 };
 
-// What is tried of one kind of launch.
-struct Kind {
-  std::vector<int64_t> logits;
-  std::vector<int64_t> one_logit;
-  std::vector<int64_t> no_logits;
-  int64_t long_context;  // 0: none
-  int repeats;
-};
-
-Result<LaunchCosts> MeasureLaunches(const exec::Runner& runner, int64_t tokens, const Kind& kind, const Launch& launch) {
-  Points points(runner.options(), tokens);
-  points.Add(kind.logits, kShortContext, LogitRows::kAll);
-  points.Add(kind.one_logit, kShortContext, LogitRows::kLast);
-  points.Add(kind.no_logits, kShortContext, LogitRows::kNone);
-  if (kind.long_context > 0) points.Add({1, kManyRows}, kind.long_context, LogitRows::kAll);
-  HAAST_RETURN_IF_ERROR(points.Measure(launch, kind.repeats));
-  return points.Costs(kind.long_context);
+Kind TargetKind(const CostGrid& grid) {
+  return {grid.target_logits, grid.target_rows, grid.silent_rows, grid.long_context, grid.target_repeats};
 }
 
-// A draft extend always follows a pass of the target, which leaves little of the head in the caches.
-Result<double> AfterAPass(StepBench* bench, const StepSize& extend) {
-  HAAST_RETURN_IF_ERROR(bench->Verify({.rows = 1, .context = kShortContext}).map([](double) {}));
-  return bench->DraftExtend(extend);
+Result<LaunchCosts> MeasureLaunches(const exec::Runner& runner, int64_t tokens, const Kind& kind, const Launch& launch) {
+  Points points(runner, tokens, kind);
+  while (!points.Done()) HAAST_RETURN_IF_ERROR(points.Measure(launch));
+  return points.Costs();
+}
+
+// A draft extend always follows a pass of the target, which leaves little of the head in the caches: the two are timed in turns.
+Status MeasureHead(const LoadedModels& models, int64_t tokens, const CostGrid& grid, StepBench* bench, StepCosts* costs) {
+  const exec::Runner& head = *models.draft_runner;
+  Points target(*models.target_runner, tokens, TargetKind(grid));
+  Points extend(head, tokens, {grid.draft_logits, grid.draft_rows, grid.silent_rows, 0, grid.draft_repeats});
+  while (!target.Done() || !extend.Done()) {
+    HAAST_RETURN_IF_ERROR(target.Measure([&](const StepSize& size) { return bench->Verify(size); }));
+    HAAST_RETURN_IF_ERROR(extend.Measure([&](const StepSize& size) { return bench->DraftExtend(size); }));
+  }
+  costs->target = target.Costs();
+  costs->head_extend = extend.Costs();
+  const Kind step = {grid.draft_logits, {}, {}, 0, grid.draft_repeats};
+  HAAST_ASSIGN_OR_RETURN(costs->head_step,
+                         MeasureLaunches(head, tokens, step, [&](const StepSize& size) { return bench->DraftStep(size); }));
+  return {};
 }
 
 int64_t MostRows(const CostGrid& grid) {
@@ -152,16 +174,11 @@ Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, 
   {
     StepBench bench({models.target_runner.get(), models.draft_runner.get(), models.pages.get()}, tokens, MostRows(grid));
     HAAST_RETURN_IF_ERROR(bench.Prepare());
-    const Kind target = {grid.target_logits, grid.target_rows, grid.silent_rows, grid.long_context, grid.target_repeats};
-    HAAST_ASSIGN_OR_RETURN(
-        measured.target, MeasureLaunches(*models.target_runner, tokens, target, [&](const StepSize& size) { return bench.Verify(size); }));
-    if (const exec::Runner* head = models.draft_runner.get()) {
-      const Kind step = {grid.draft_logits, {}, {}, 0, grid.draft_repeats};
-      const Kind extend = {grid.draft_logits, grid.draft_rows, grid.silent_rows, 0, grid.draft_repeats};
-      HAAST_ASSIGN_OR_RETURN(measured.head_step,
-                             MeasureLaunches(*head, tokens, step, [&](const StepSize& size) { return bench.DraftStep(size); }));
-      HAAST_ASSIGN_OR_RETURN(measured.head_extend,
-                             MeasureLaunches(*head, tokens, extend, [&](const StepSize& size) { return AfterAPass(&bench, size); }));
+    if (models.draft_runner) {
+      HAAST_RETURN_IF_ERROR(MeasureHead(models, tokens, grid, &bench, &measured));
+    } else {
+      HAAST_ASSIGN_OR_RETURN(measured.target, MeasureLaunches(*models.target_runner, tokens, TargetKind(grid),
+                                                              [&](const StepSize& size) { return bench.Verify(size); }));
     }
   }
   if (exec::Runner* draft_model = models.draft_model_runner.get()) {
