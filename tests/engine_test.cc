@@ -358,7 +358,7 @@ TEST_F(EngineTest, OptionsOutOfRangeAreErrors) {
   expect_error("draft_quantisation 'q2'", [](EngineOptions* o) { o->draft_quantisation = "q2"; });
   expect_error("no/such/file", [](EngineOptions* o) { o->model = "no/such/file"; });
   expect_error("no/such/head", [](EngineOptions* o) { o->draft = "no/such/head"; });
-  expect_error("use a smaller KV pool", [](EngineOptions* o) { o->kv_tokens = (int64_t{1} << 31) - 4096; });
+  expect_error("lower kv_tokens", [](EngineOptions* o) { o->kv_tokens = (int64_t{1} << 31) - 4096; });
 }
 
 // Weights of large models take long to load; this file has none of its last layer, so that loading would fail.
@@ -369,7 +369,7 @@ TEST_F(EngineTest, APoolBeyondTheMachineIsRefusedBeforeWeightsAreLoaded) {
   const auto message = [&] { return Engine::Create(options_).error().message; };
   EXPECT_NE(message().find("down_proj"), std::string::npos) << message();
   options_.kv_tokens = (int64_t{1} << 31) - 4096;
-  EXPECT_NE(message().find("use a smaller KV pool or f16 KV"), std::string::npos) << message();
+  EXPECT_NE(message().find("lower kv_tokens, or keep KV as f16 (kv_dtype)"), std::string::npos) << message();
 }
 
 }  // namespace

@@ -291,7 +291,7 @@ TEST_F(RejectionTest, TreesAndChainsOfAnyLengthAreRefused) {
   };
   EXPECT_EQ(error([](SpeculationParams*) {}), "");
   EXPECT_THAT(error([](SpeculationParams* params) { params->top_k = 2; }),
-              HasSubstr("chains of a fixed length, but top_k = 2 makes a tree"));
+              HasSubstr("chains of a fixed length, but speculation.top_k = 2 makes a tree"));
   EXPECT_THAT(error([](SpeculationParams* params) { params->automatic = true; }), HasSubstr("the length was left to the engine"));
   EXPECT_THAT(error([](SpeculationParams* params) { params->sampling = static_cast<SpeculativeSampling>(2); }),
               HasSubstr("sampling = 2: expected 0 to 1"));

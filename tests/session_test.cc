@@ -275,11 +275,12 @@ TEST_F(SessionTest, OtherModelsHeadsAndTypesAreRefused) {
   const std::string other_head = WriteTinyEagle3(head_, dir_.Join("other_head"));
   EXPECT_THAT(error([&](EngineOptions* o) { o->draft = other_head; }), HasSubstr("another draft head"));
   EXPECT_THAT(error([](EngineOptions* o) { o->draft = ""; }), HasSubstr("here it is 0"));
-  EXPECT_THAT(error([](EngineOptions* o) { o->kv_dtype = KvDtype::kF32; }), HasSubstr("another KV type: F16, here it is F32"));
+  EXPECT_THAT(error([](EngineOptions* o) { o->kv_dtype = KvDtype::kF32; }), HasSubstr("another KV type (kv_dtype): F16, here it is F32"));
   EXPECT_THAT(error([](EngineOptions* o) { o->backend = "ref"; }), HasSubstr("another instruction set or backend"));
-  EXPECT_THAT(error([](EngineOptions* o) { o->draft_quantisation = "none"; }), HasSubstr("another draft quantisation: auto"));
+  EXPECT_THAT(error([](EngineOptions* o) { o->draft_quantisation = "none"; }),
+              HasSubstr("another draft quantisation (draft_quantisation): auto"));
   EXPECT_THAT(error([](EngineOptions* o) { o->max_context = 70; }), HasSubstr("may have 70 tokens in this context, 80 where it was saved"));
-  EXPECT_THAT(error([](EngineOptions* o) { o->kv_tokens = 64; }), HasSubstr("lower max_tokens or enlarge the pool"));
+  EXPECT_THAT(error([](EngineOptions* o) { o->kv_tokens = 64; }), HasSubstr("lower max_tokens or raise kv_tokens"));
 }
 
 TEST_F(SessionTest, ForgedFieldsAreRefused) {

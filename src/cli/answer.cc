@@ -34,8 +34,9 @@ std::vector<double> PositionAcceptance(const SpeculationStats& stats) {
 std::string StatisticsLine(const Answer& answer) {
   const RequestTimings& timings = answer.timings;
   const std::string cached = timings.cached_prompt_tokens > 0 ? fmt::format(" ({} cached)", timings.cached_prompt_tokens) : "";
-  std::string line = fmt::format("{} tokens, {:.1f} tokens/s; prompt {} tokens{}, {:.1f} tokens/s", timings.generated_tokens,
-                                 DecodeTokensPerSecond(timings), timings.prompt_tokens, cached, PrefillTokensPerSecond(timings));
+  const auto speed = [](double tps) { return tps > 0.0 ? fmt::format(", {:.1f} tokens/s", tps) : ""; };
+  std::string line = fmt::format("{} tokens{}; prompt {} tokens{}{}", timings.generated_tokens, speed(DecodeTokensPerSecond(timings)),
+                                 timings.prompt_tokens, cached, speed(PrefillTokensPerSecond(timings)));
   const SpeculationStats& stats = answer.speculation;
   if (stats.rounds > 0) {
     line += fmt::format("; tau {:.2f} over {} rounds, accepted", stats.tau(), stats.rounds);

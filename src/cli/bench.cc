@@ -1,9 +1,13 @@
 #include "haast/bench.h"
 
+#include <filesystem>
+
+#include "base/file_bytes.h"
 #include "base/format.h"
 #include "cli/commands.h"
 #include "cli/cost_file.h"
 #include "cli/exit_code.h"
+#include "cli/flag_rules.h"
 #include "cli/flag_values.h"
 #include "cli/interrupt.h"
 #include "cli/json_forms.h"
@@ -56,14 +60,10 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
       ->allow_extra_args(false)
       ->group(prompts);
   app.add_flag("--single", flags.single, "answer as the flags say only, not plainly beside it: compare answers_checksum")->group(prompts);
-  app.add_option(
-         "--costs", flags.costs,
-         "step costs that --costs-out wrote: automatic speculation decides by them alone, and runs over --prompts are priced by them")
-      ->type_name("PATH")
+  AddPath(app, "--costs", flags.costs,
+          "step costs that --costs-out wrote: automatic speculation decides by them alone, and runs over --prompts are priced by them")
       ->group(prompts);
-  app.add_option("--costs-out", flags.costs_out, "measure what launches cost here (seconds) and write it to this file")
-      ->type_name("PATH")
-      ->group(steps);
+  AddPath(app, "--costs-out", flags.costs_out, "measure what launches cost here (seconds) and write it to this file")->group(steps);
   AddSamplingFlags(app, flags.sampling);
   AddModelFlags(app, flags.model);
   app.footer(
@@ -131,13 +131,36 @@ Result<std::vector<FileReport>> BenchFiles(const EngineOptions& options, const s
   return reports;
 }
 
+// The names of all flags of AddSamplingFlags.
+std::vector<const char*> SamplingFlagNames() {
+  return {"--temperature",      "--top-k",      "--top-p", "--min-p",      "--repetition-penalty", "--frequency-penalty",
+          "--presence-penalty", "--logit-bias", "--seed",  "--max-tokens", "--min-tokens",         "--ignore-eos"};
+}
+
+std::vector<FlagRule> RulesOf(const BenchFlags& flags) {
+  std::vector<FlagRule> rules = ModelFlagRules(flags.model, /*resumed=*/false);
+  for (FlagRule& rule : SamplingFlagRules(flags.sampling)) rules.push_back(std::move(rule));
+  const bool no_prompts = flags.files.empty();
+  rules.push_back({Verdict::kRefused,
+                   flags.no_steps,
+                   {"--depth", "--prefill-tokens", "--decode-tokens"},
+                   "is for the steps, which --no-steps leaves out"});
+  rules.push_back({Verdict::kRefused,
+                   no_prompts,
+                   {"--limit", "--concurrency", "--single", "--costs", "--trace-metadata"},
+                   "is for the runs over prompts, not for the timed steps: give --prompts FILE"});
+  rules.push_back({Verdict::kNoted, no_prompts, SamplingFlagNames(), "not used without --prompts"});
+  rules.push_back({Verdict::kNoted,
+                   no_prompts,
+                   {"--num-draft-tokens", "--draft-top-k", "--draft-depth", "--speculative-sampling"},
+                   "not used without --prompts"});
+  return rules;
+}
+
 Status CheckFlags(const BenchFlags& flags) {
   HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
   if (flags.no_steps && flags.files.empty() && flags.costs_out.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--no-steps leaves nothing to measure: give --prompts FILE, or leave it out");
-  }
-  if (flags.files.empty() && !flags.model.trace_metadata.empty()) {
-    return Err(ErrorCode::kInvalidArgument, "--trace-metadata writes the runs over --prompts, not the timed steps: give --prompts FILE");
   }
   if (!flags.files.empty() && SpeculationOff(flags.model) && !flags.single) {
     return Err(ErrorCode::kInvalidArgument, "--prompts compares speculation on and off: leave out --no-speculation, or give --single");
@@ -145,19 +168,35 @@ Status CheckFlags(const BenchFlags& flags) {
   return {};
 }
 
-Result<int> Bench(BenchFlags& flags, Streams& streams) {
+// What will be written can be, and nothing that is read is overwritten: said before minutes of measuring.
+Status CheckOutputs(const BenchFlags& flags, const ModelPaths& paths) {
+  const std::string& trace = flags.model.trace_metadata;
+  for (const std::string& file : flags.files) {
+    HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", trace, {file}));
+    HAAST_RETURN_IF_ERROR(RefuseOverwriting("--costs-out", flags.costs_out, {file}));
+  }
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", trace, {flags.costs, flags.costs_out}));
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--costs-out", flags.costs_out, {paths.model, paths.draft, flags.model.draft_model}));
+  if (!flags.costs_out.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.costs_out));
+  std::error_code error;  // a device or a pipe is written as it is
+  const bool file = !std::filesystem::exists(trace, error) || std::filesystem::is_regular_file(trace, error);
+  return trace.empty() || !file ? Status() : base::CheckReplaceable(trace);
+}
+
+Result<int> Bench(const CLI::App& app, BenchFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
+  HAAST_RETURN_IF_ERROR(CheckFlagRules(app, RulesOf(flags), streams.err));
   HAAST_ASSIGN_OR_RETURN(const std::vector<PromptFile> files, ReadFiles(flags));
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
   if (!files.empty() && flags.model.algorithm.empty() && paths.draft.empty() && !SpeculationOff(flags.model)) {
     return Err(ErrorCode::kInvalidArgument, "--prompts needs a head for {}: give --draft HEAD, or another --speculative-algorithm",
                paths.model);
   }
-  for (const std::string& file : flags.files) {
-    HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", flags.model.trace_metadata, {file}));
-  }
+  HAAST_RETURN_IF_ERROR(CheckOutputs(flags, paths));
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   options.prefix_cache = false;  // prompts are run again and again and must be computed each time
+  // Before minutes of measuring; but what --costs-out is about to write is read after it.
+  if (!flags.costs.empty() && flags.costs != flags.costs_out) HAAST_RETURN_IF_ERROR(ReadStepCosts(flags.costs).map([](const auto&) {}));
   if (!flags.costs_out.empty()) {
     HAAST_ASSIGN_OR_RETURN(const StepCosts costs, MeasureStepCosts(options, flags.steps.repeats));
     HAAST_RETURN_IF_ERROR(WriteStepCosts(flags.costs_out, costs, options));
@@ -208,8 +247,8 @@ int RunBenchCommand(const Args& args, Streams& streams) {
   BenchFlags flags;
   AddFlags(app, flags);
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
-  const Result<int> exit_code = Bench(flags, streams);
-  if (!exit_code) return Fail(streams, "bench", exit_code.error());
+  const Result<int> exit_code = Bench(app, flags, streams);
+  if (!exit_code) return Fail(streams, app, exit_code.error());
   return FinishOutput(streams, "bench", *exit_code);
 }
 

@@ -5,7 +5,9 @@
 #include "cli/chat_session.h"
 #include "cli/commands.h"
 #include "cli/draft_view.h"
+#include "cli/error_words.h"
 #include "cli/exit_code.h"
+#include "cli/flag_rules.h"
 #include "cli/generator.h"
 #include "cli/interrupt.h"
 #include "cli/line_source.h"
@@ -60,12 +62,12 @@ class Chat {
   void AnswerLast() {
     const Result<Answer> answer = Ask();
     if (!answer) {
-      streams_.err.WriteText(fmt::format("haast chat: {}\n/reset starts over\n", answer.error().message));
+      streams_.err.WriteText(fmt::format("haast chat: {}\n/reset starts over\n", WithFlagNames(answer.error().message)));
       return session_.Answered("");
     }
     session_.Answered(answer->text);
     if (answer->finish == FinishReason::kError) {
-      streams_.err.WriteText(fmt::format("haast chat: {}\n", answer->error));
+      streams_.err.WriteText(fmt::format("haast chat: {}\n", WithFlagNames(answer->error)));
     } else if (!flags_.quiet) {
       const std::string disabled = DisabledDrafters(generator_.engine().stats());
       streams_.err.Write(StatisticsLine(*answer) + "\n" + (disabled_shown_ ? "" : disabled));
@@ -92,8 +94,16 @@ class Chat {
   bool disabled_shown_ = false;
 };
 
-Result<int> RunChatWith(const ChatFlags& flags, Streams& streams) {
+std::vector<FlagRule> RulesOf(const ChatFlags& flags) {
+  std::vector<FlagRule> rules = ModelFlagRules(flags.model, /*resumed=*/false);
+  for (FlagRule& rule : SamplingFlagRules(flags.sampling)) rules.push_back(std::move(rule));
+  rules.push_back({Verdict::kNoted, SpeculationOff(flags.model), {"--show-drafts"}, "marks nothing without speculation"});
+  return rules;
+}
+
+Result<int> RunChatWith(const CLI::App& app, const ChatFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckModelFlags(flags.model));
+  HAAST_RETURN_IF_ERROR(CheckFlagRules(app, RulesOf(flags), streams.err));
   if (!text::IsValidUtf8(flags.system)) return Err(ErrorCode::kInvalidArgument, "--system: expected UTF-8 text");
   const Places places = SystemPlaces();
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, places, /*want_head=*/true));
@@ -125,8 +135,8 @@ int RunChat(const Args& args, Streams& streams) {
   AddModelFlags(app, flags.model);
   app.footer("Exit codes: 0 done, 1 the run failed, 2 wrong flags, 3 a file cannot be used, 130 or 143 interrupted.");
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
-  const Result<int> exit_code = RunChatWith(flags, streams);
-  if (!exit_code) return Fail(streams, "chat", exit_code.error());
+  const Result<int> exit_code = RunChatWith(app, flags, streams);
+  if (!exit_code) return Fail(streams, app, exit_code.error());
   return FinishOutput(streams, "chat", *exit_code);
 }
 

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -15,6 +16,10 @@
 
 namespace haast::cli {
 namespace {
+
+// Of a text report; --json lists what CheckOptions keeps.
+constexpr int64_t kMostFindings = 100;
+constexpr int64_t kMostUnreadable = 5;
 
 Result<CheckReport> CheckPath(const std::string& path, Streams& streams) {
   if (path == "-") return CheckMetadata(streams.in_fd, "standard input");
@@ -53,11 +58,31 @@ std::string Summary(const std::string& path, const CheckReport& report) {
   return text + "\n";
 }
 
+// A file of something else: nothing was checked, so there is nothing to report.
+Error NoLaunches(const std::string& path, const CheckReport& report) {
+  std::string text = fmt::format(
+      "{}: no launch in {} lines: expected launch metadata, one JSON object a line, as --trace-metadata of generate, chat and bench writes "
+      "it "
+      "(docs/check.md)",
+      path, report.lines);
+  if (!report.unreadable.empty()) text += "; first " + report.unreadable[0].message;
+  return {ErrorCode::kInvalidFile, std::move(text)};
+}
+
 void WriteText(const std::string& path, const CheckReport& report, Streams& streams) {
-  for (const LaunchFinding& finding : report.findings) streams.out.WriteText(FindingText(path, finding));
-  for (const UnreadableLine& line : report.unreadable) streams.out.WriteText(line.message + "\n");
-  const int64_t shown = static_cast<int64_t>(report.findings.size());
-  if (report.violations > shown) streams.out.Write(fmt::format("{} of {} violations are listed\n", shown, report.violations));
+  const int64_t findings = std::min<int64_t>(static_cast<int64_t>(report.findings.size()), kMostFindings);
+  const int64_t unreadable = std::min<int64_t>(static_cast<int64_t>(report.unreadable.size()), kMostUnreadable);
+  int64_t shown = 0;
+  for (int64_t i = 0; i < findings; ++i) {
+    streams.out.WriteText(FindingText(path, report.findings[i]));
+    shown += 1 + report.findings[i].more;
+  }
+  if (report.violations > shown)
+    streams.out.Write(fmt::format("{} more violations: --json lists up to 10000\n", report.violations - shown));
+  for (int64_t i = 0; i < unreadable; ++i) streams.out.WriteText(report.unreadable[i].message + "\n");
+  if (report.unreadable_lines > unreadable) {
+    streams.out.Write(fmt::format("{} more lines cannot be read: --json lists up to 10000\n", report.unreadable_lines - unreadable));
+  }
   streams.out.WriteText(Summary(path, report));
   for (const std::string& note : report.notes) streams.err.WriteText(fmt::format("haast check: {}\n", note));
 }
@@ -104,17 +129,18 @@ int RunCheck(const Args& args, Streams& streams) {
   bool json = false;
   AddPath(app, "FILE", path, "JSON lines, of --trace-metadata or of another engine (docs/check.md); - reads standard input")->required();
   app.add_flag("--json", json, "print one JSON object");
-  app.footer("Exit codes: 0 no violation, 1 violations, 2 wrong flags, 3 the file or a line of it cannot be read.");
+  app.footer("Exit codes: 0 no violation, 1 violations, 2 wrong flags, 3 the file or a line of it cannot be read, or has no launch.");
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
 
   const Result<CheckReport> report = CheckPath(path, streams);
-  if (!report) return Fail(streams, "check", report.error());
+  if (!report) return Fail(streams, app, report.error());
+  if (!json && report->launches == 0) return Fail(streams, app, NoLaunches(path, *report));
   if (json) {
     streams.out.Write(Dump(ReportJson(path, *report)));
   } else {
     WriteText(path, *report, streams);
   }
-  const int code = report->unreadable_lines > 0 ? kExitFile : report->violations > 0 ? kExitRuntime : kExitOk;
+  const int code = report->unreadable_lines > 0 || report->launches == 0 ? kExitFile : report->violations > 0 ? kExitRuntime : kExitOk;
   return FinishOutput(streams, "check", code);
 }
 

@@ -11,23 +11,13 @@
 namespace haast::cli {
 namespace {
 
-// The best supported one, unless the knob asks for another that this processor has.
-base::Isa UsedIsa() {
-  const std::optional<std::string> wish = base::KnobIsa();
-  for (const base::Isa isa : base::SupportedIsas()) {
-    if (wish && *wish == base::IsaName(isa)) return isa;
-  }
-  return base::BestIsa();
-}
-
 // Bytes; 0 where the system does not say.
 int64_t SystemBytes(int name, int64_t unit) {
   const long value = sysconf(name);
   return value < 0 ? 0 : static_cast<int64_t>(value) * unit;
 }
 
-Json DevicesJson() {
-  const base::Isa used = UsedIsa();
+Json DevicesJson(base::Isa used) {
   const int64_t page = SystemBytes(_SC_PAGESIZE, 1);
   Json isas = Json::array();
   for (const base::Isa isa : base::ArchitectureIsas()) {
@@ -70,7 +60,9 @@ int RunDevices(const Args& args, Streams& streams) {
   bool json = false;
   app.add_flag("--json", json, "print one JSON object");
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
-  const Json devices = DevicesJson();
+  const Result<base::Isa> isa = base::KnobIsa();
+  if (!isa) return Fail(streams, app, isa.error());
+  const Json devices = DevicesJson(*isa);
   streams.out.Write(json ? Dump(devices) : DevicesText(devices));
   return FinishOutput(streams, "devices", kExitOk);
 }

@@ -209,8 +209,8 @@ TEST_F(FlagsTest, UnknownWordsAndFlagsAreRefused) {
   ExpectRefused({"--backend", "gpu"}, "expected one of cpu, ref, got 'gpu'");
   ExpectRefused({"--speculative-algorithm", "EAGLE9"}, "expected one of eagle3, eagle, draft_model, ngram, suffix, none, got 'EAGLE9'");
   ExpectRefused({"--draft-quantisation", "q2"}, "expected one of auto, q8_0, q4_1, none, got 'q2'");
-  ExpectRefused({"--temprature", "1"}, "--temprature");
-  ExpectRefused({"one", "two"}, "two");
+  ExpectRefused({"--temprature", "1"}, "unknown flag --temprature");
+  ExpectRefused({"one", "two"}, "unexpected argument 'two'");
   ExpectRefused({"--model"}, "--model");
 }
 
@@ -277,11 +277,10 @@ TEST(SwapFlagsTest, ADirectoryIsThereAndUsed) {
   const testing::TempDir dir;
   ModelFlags flags;
   flags.swap_directory = dir.path();
-  EXPECT_THAT(CheckModelFlags(flags).error().message, HasSubstr("give --preemption swap"));
   flags.preemption = "swap";
   EXPECT_TRUE(CheckModelFlags(flags).has_value());
   flags.swap_directory = dir.Join("missing");
-  EXPECT_THAT(CheckModelFlags(flags).error().message, HasSubstr("missing: expected a folder that exists"));
+  EXPECT_THAT(CheckModelFlags(flags).error().message, HasSubstr("missing/haast-swap: cannot be written: No such file or directory"));
 }
 
 TEST(ThreadFlagsTest, FarMoreThreadsThanProcessorsAreRefused) {

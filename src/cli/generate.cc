@@ -4,7 +4,9 @@
 #include "cli/commands.h"
 #include "cli/compare.h"
 #include "cli/draft_view.h"
+#include "cli/error_words.h"
 #include "cli/exit_code.h"
+#include "cli/flag_rules.h"
 #include "cli/flag_values.h"
 #include "cli/generator.h"
 #include "cli/interrupt.h"
@@ -165,7 +167,7 @@ Json AnswerJson(const Generator& generator, const TextRequest& request, const An
 
 int ExitCodeOfRun(const Comparison& comparison, Streams& streams) {
   if (comparison.answer.finish == FinishReason::kError) {
-    streams.err.WriteText(fmt::format("haast generate: {}\n", comparison.answer.error));
+    streams.err.WriteText(fmt::format("haast generate: {}\n", WithFlagNames(comparison.answer.error)));
     return kExitRuntime;
   }
   if (InterruptScope::Interrupted()) return ExitCodeOfSignal(InterruptScope::Signal());
@@ -202,8 +204,22 @@ Result<int> RunAndPrint(Generator& generator, const GenerateFlags& flags, TextRe
   return exit_code;
 }
 
-Result<int> Generate(const GenerateFlags& flags, Streams& streams) {
+std::vector<FlagRule> RulesOf(const GenerateFlags& flags) {
+  std::vector<FlagRule> rules = ModelFlagRules(flags.model, /*resumed=*/!flags.resume.empty());
+  for (FlagRule& rule : SamplingFlagRules(flags.sampling)) rules.push_back(std::move(rule));
+  // A saved request keeps its logprobs for a --resume with --json.
+  rules.push_back({Verdict::kRefused,
+                   !flags.json && flags.save.path.empty(),
+                   {"--logprobs", "--prompt-logprobs"},
+                   "is printed by --json only: give --json"});
+  rules.push_back({Verdict::kRefused, flags.save.path.empty(), {"--save-every"}, "needs a file: give --save FILE"});
+  rules.push_back({Verdict::kNoted, SpeculationOff(flags.model), {"--show-drafts"}, "marks nothing without speculation"});
+  return rules;
+}
+
+Result<int> Generate(const CLI::App& app, const GenerateFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
+  HAAST_RETURN_IF_ERROR(CheckFlagRules(app, RulesOf(flags), streams.err));
   if (!flags.save.path.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.save.path));
   std::string prompt;
   if (flags.resume.empty()) {
@@ -232,8 +248,8 @@ int RunGenerate(const Args& args, Streams& streams) {
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
   flags.prompt_given = app.count("PROMPT") > 0;
   flags.not_with_resume = RequestFlagOf(app);
-  const Result<int> exit_code = Generate(flags, streams);
-  if (!exit_code) return Fail(streams, "generate", exit_code.error());
+  const Result<int> exit_code = Generate(app, flags, streams);
+  if (!exit_code) return Fail(streams, app, exit_code.error());
   return FinishOutput(streams, "generate", *exit_code);
 }
 

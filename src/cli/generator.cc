@@ -18,6 +18,14 @@ std::shared_ptr<const text::StopSet> OrNoStops(std::shared_ptr<const text::StopS
   return stops != nullptr ? std::move(stops) : *text::StopSet::Create({});
 }
 
+// A head has no vocabulary of its own.
+tl::unexpected<Error> WhyNoTokenizer(const std::string& model, Error error) {
+  const Result<ModelInfo> info = InspectModel(model);
+  if (!info || info->target_hidden_size == 0) return tl::make_unexpected(std::move(error));
+  return Err(ErrorCode::kUnsupported, "{}: expected a whole model, got a draft head ('{}'), which goes to options.draft", model,
+             info->architecture);
+}
+
 }  // namespace
 
 AnswerBuilder::AnswerBuilder(const text::Tokenizer& tokenizer, std::shared_ptr<const text::StopSet> stops)
@@ -48,7 +56,9 @@ Result<std::unique_ptr<Generator>> Generator::Load(const EngineOptions& options,
   const LoadProgress progress(err, "loading " + options.model);
   std::unique_ptr<Generator> generator(new Generator());
   HAAST_ASSIGN_OR_RETURN(const TextAssets assets, LoadTextAssets(options.model));
-  HAAST_ASSIGN_OR_RETURN(generator->tokenizer_, text::Tokenizer::Create(assets));
+  auto tokenizer = text::Tokenizer::Create(assets);
+  if (!tokenizer) return WhyNoTokenizer(options.model, std::move(tokenizer.error()));
+  generator->tokenizer_ = std::move(*tokenizer);
   if (!assets.chat_template.empty()) {
     HAAST_ASSIGN_OR_RETURN(generator->chat_template_, text::ChatTemplate::Create(assets, *generator->tokenizer_));
   }

@@ -1,6 +1,7 @@
 #include "base/format.h"
 #include "base/printable.h"
 #include "cli/commands.h"
+#include "cli/error_words.h"
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
 #include "cli/json_forms.h"
@@ -75,7 +76,7 @@ std::string ReportText(const Report& report) {
   }
   if (!report.has_draft) return text;
   text += "\n" + InfoText(report.draft);
-  return text + (report.fits ? "fits          yes\n" : fmt::format("fits          no: {}\n", report.fits.error().message));
+  return text + (report.fits ? "fits          yes\n" : fmt::format("fits          no: {}\n", WithFlagNames(report.fits.error().message)));
 }
 
 Json ReportJson(const Report& report) {
@@ -84,7 +85,7 @@ Json ReportJson(const Report& report) {
   if (report.has_draft) {
     json["draft"] = ModelJson(report.draft);
     json["draft"]["fits"] = report.fits.has_value();
-    json["draft"]["why_not"] = report.fits ? Json(nullptr) : Json(report.fits.error().message);
+    json["draft"]["why_not"] = report.fits ? Json(nullptr) : Json(WithFlagNames(report.fits.error().message));
   }
   return json;
 }
@@ -102,9 +103,9 @@ int RunInfo(const Args& args, Streams& streams) {
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
 
   const Result<ModelPaths> paths = ResolveModel(flags, SystemPlaces(), /*want_head=*/true);
-  if (!paths) return Fail(streams, "info", paths.error());
+  if (!paths) return Fail(streams, app, paths.error());
   const Result<Report> report = Inspect(*paths);
-  if (!report) return Fail(streams, "info", report.error());
+  if (!report) return Fail(streams, app, report.error());
   if (json) {
     streams.out.Write(Dump(ReportJson(*report)));
   } else {

@@ -1,9 +1,9 @@
 #include "cli/options.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/cpu.h"
+#include "base/file_bytes.h"
 #include "base/format.h"
 #include "cli/exit_code.h"
 #include "cli/flag_values.h"
@@ -15,6 +15,18 @@ namespace {
 constexpr int kAutomaticDrafts = 8;  // the longest chain that the engine may choose
 constexpr int kRejectionDrafts = 3;  // of a chain whose length is left open, but must be fixed
 constexpr int kTreeDrafts = 15;      // of a tree whose size is left open: with the root 16 rows
+
+// Arguments that the command does not have, in their order.
+std::string ExtrasText(const CLI::App& app) {
+  std::vector<std::string> flags;
+  std::vector<std::string> rest;
+  for (const std::string& argument : app.remaining()) {
+    if (argument != "--") (argument.starts_with("-") ? flags : rest).push_back(argument);
+  }
+  if (!flags.empty()) return fmt::format("unknown flag {}", fmt::join(flags, ", "));
+  const bool prompt = app.get_option_no_throw("PROMPT") != nullptr;
+  return fmt::format("unexpected argument '{}'{}", fmt::join(rest, "', '"), prompt ? ": put a prompt of several words in quotes" : "");
+}
 
 }  // namespace
 
@@ -131,15 +143,8 @@ Status CheckModelFlags(const ModelFlags& flags) {
     return Err(ErrorCode::kInvalidArgument, "--speculative-sampling rejection drafts chains: leave out --draft-top-k {}",
                flags.draft_top_k);
   }
-  if (!flags.swap_directory.empty() && flags.preemption != "swap") {
-    return Err(ErrorCode::kInvalidArgument, "--swap-directory {} is for swapped KV: give --preemption swap", flags.swap_directory);
-  }
   // The engine would go on without it, and compute everything again.
-  std::error_code error;
-  if (!flags.swap_directory.empty() && !std::filesystem::is_directory(flags.swap_directory, error)) {
-    return Err(ErrorCode::kInvalidArgument,
-               "--swap-directory {}: expected a folder that exists: make it, or leave the flag out for host memory", flags.swap_directory);
-  }
+  if (!flags.swap_directory.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.swap_directory + "/haast-swap"));
   // A few more threads than processors are slow; a thousand that wait for each other do not come back.
   const int most = std::max(16, 4 * base::UsableCpus());
   if (flags.threads > most) {
@@ -212,7 +217,8 @@ std::optional<int> Parse(CLI::App& app, const std::vector<std::string>& args, Ou
     out.Write(app.help());
     return out.ok() ? kExitOk : kExitRuntime;
   } catch (const CLI::ParseError& error) {
-    err.WriteText(fmt::format("{}: {}\nSee `{} --help`.\n", app.get_name(), error.what(), app.get_name()));
+    const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    err.WriteText(fmt::format("{}: {}\nSee `{} --help`.\n", app.get_name(), extras ? ExtrasText(app) : error.what(), app.get_name()));
     return kExitUsage;
   }
 }

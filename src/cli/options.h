@@ -54,7 +54,7 @@ struct SamplingFlags {
 void AddModelFlags(CLI::App& app, ModelFlags& flags);
 void AddSamplingFlags(CLI::App& app, SamplingFlags& flags);
 
-// kInvalidArgument where flags contradict each other.
+// kInvalidArgument where flags contradict each other; kNotFound or kIo where the folder for swapped KV cannot be used.
 Status CheckModelFlags(const ModelFlags& flags);
 // The user asked for plain decoding.
 bool SpeculationOff(const ModelFlags& flags);

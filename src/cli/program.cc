@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "cli/commands.h"
+#include "cli/error_words.h"
 #include "cli/exit_code.h"
 
 namespace haast::cli {
@@ -29,7 +30,7 @@ std::string ProgramHelp() {
       "Usage: haast COMMAND [options]\n\nCommands:\n";
   for (const Command& command : kCommands) help += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return help +
-         "\n`haast COMMAND --help` lists the options of a command; `haast --version` prints the version.\n"
+         "\n`haast COMMAND --help` (or `haast help COMMAND`) lists the options of a command; `haast --version` prints the version.\n"
          "Exit codes: 0 done, 1 the run failed or the check found violations, 2 wrong flags or prompt, 3 a file cannot be used, 130 or "
          "143 interrupted.\n";
 }
@@ -43,6 +44,7 @@ int RunProgram(const Args& arguments, Streams& streams) {
   }
   const std::string& name = arguments[0];
   if (name == "--help" || name == "-h" || name == "help") {
+    if (arguments.size() > 1 && !arguments[1].starts_with("-")) return RunProgram({arguments[1], "--help"}, streams);
     streams.out.Write(ProgramHelp());
     return FinishOutput(streams, "help", kExitOk);
   }
@@ -59,8 +61,8 @@ int RunProgram(const Args& arguments, Streams& streams) {
   return kExitUsage;
 }
 
-int Fail(Streams& streams, const char* command, const Error& error) {
-  streams.err.WriteText(fmt::format("haast {}: {}\n", command, error.message));
+int Fail(Streams& streams, const CLI::App& app, const Error& error) {
+  streams.err.WriteText(fmt::format("{}: {}\n", app.get_name(), WithPathFlag(app, WithFlagNames(error.message))));
   return ExitCodeOf(error);
 }
 

@@ -91,6 +91,7 @@ class FileBench {
     const EngineStats after = generator_.engine().stats();
     ModeTotals& totals = speculative ? report_.speculative : report_.plain;
     totals.steps += after.steps - before.steps;
+    totals.preemptions += after.preemptions - before.preemptions;
     totals.target_seconds += after.target_seconds - before.target_seconds;
     totals.draft_seconds += after.draft_seconds - before.draft_seconds;
     totals.sample_seconds += after.sample_seconds - before.sample_seconds;
@@ -134,7 +135,7 @@ class FileBench {
         }
       }
     }
-    Close(plain, &report_.plain);
+    if (!options_.single) Close(plain, &report_.plain);
     Close(speculative, &report_.speculative);
     report_.speculation = speculative.speculation;
     return {};
@@ -181,6 +182,7 @@ void AddMode(const ModeTotals& b, ModeTotals* a) {
   add(b.decode_tps, &a->decode_tps);
   a->tokens += b.tokens;
   a->steps += b.steps;
+  a->preemptions += b.preemptions;
   a->target_seconds += b.target_seconds;
   a->draft_seconds += b.draft_seconds;
   a->sample_seconds += b.sample_seconds;
@@ -191,6 +193,7 @@ void AddMode(const ModeTotals& b, ModeTotals* a) {
 Json StepJson(const ModeTotals& mode) {
   const double steps = static_cast<double>(mode.steps);
   return {{"steps", mode.steps},
+          {"preemptions", mode.preemptions},
           {"target_ms", 1e3 * Ratio(mode.target_seconds, steps)},
           {"draft_ms", 1e3 * Ratio(mode.draft_seconds, steps)},
           {"sample_ms", 1e3 * Ratio(mode.sample_seconds, steps)}};
@@ -214,21 +217,25 @@ Json PricedJson(const FileReport& file, const ModeTotals& mode) {
           {"decode_tps", PricedTps(mode, mode.tokens - file.prompts, mode.priced_seconds - mode.priced_prompt_seconds)}};
 }
 
+// null where the mode was not run.
+Json OfMode(const ModeTotals& mode, Json value) { return mode.tps.empty() ? Json() : std::move(value); }
+
 Json FileJson(const FileReport& file) {
+  const ModeTotals& plain = file.plain;
   return {{"prompts", file.prompts},
           {"tokens", file.speculative.tokens},
           {"identical", file.different == 0},
           {"different", file.different},
           {"answers_checksum", fmt::format("{:016x}", file.checksum)},
-          {"plain_tps", SpreadJson(SpreadOf(file.plain.tps))},
+          {"plain_tps", OfMode(plain, SpreadJson(SpreadOf(plain.tps)))},
           {"speculative_tps", SpreadJson(SpreadOf(file.speculative.tps))},
-          {"speedup", file.speedup()},
-          {"plain_decode_tps", SpreadJson(SpreadOf(file.plain.decode_tps))},
+          {"speedup", OfMode(plain, file.speedup())},
+          {"plain_decode_tps", OfMode(plain, SpreadJson(SpreadOf(plain.decode_tps)))},
           {"speculative_decode_tps", SpreadJson(SpreadOf(file.speculative.decode_tps))},
-          {"decode_speedup", file.decode_speedup()},
-          {"plain_priced", PricedJson(file, file.plain)},
+          {"decode_speedup", OfMode(plain, file.decode_speedup())},
+          {"plain_priced", PricedJson(file, plain)},
           {"speculative_priced", PricedJson(file, file.speculative)},
-          {"plain_step", StepJson(file.plain)},
+          {"plain_step", OfMode(plain, StepJson(plain))},
           {"speculative_step", StepJson(file.speculative)},
           {"rounds", file.speculation.rounds},
           {"drafted", file.speculation.drafted},
@@ -237,25 +244,43 @@ Json FileJson(const FileReport& file) {
           {"position_acceptance", PositionAcceptance(file.speculation)}};
 }
 
-std::string FileText(const FileReport& file, bool same_as_plain) {
+std::string SpeedText(const Spread& spread) { return fmt::format("{:7.1f} ({:.1f} to {:.1f})", spread.median, spread.min, spread.max); }
+
+// One line of speeds: of both modes, or of the only one.
+std::string SpeedLine(const char* name, const std::vector<double>& plain, const std::vector<double>& speculative) {
+  const std::string on = SpeedText(SpreadOf(speculative));
+  if (plain.empty()) return fmt::format("  {:<16} {}\n", name, on);
+  return fmt::format("  {:<16} plain {}, speculative {}, {:.2f}x\n", name, SpeedText(SpreadOf(plain)), on, MedianRatio(speculative, plain));
+}
+
+std::string DraftText(const SpeculationStats& stats) {
+  if (stats.rounds == 0) return "  no drafts were made\n";
+  std::string text = fmt::format("  tau {:.3f} over {} rounds, accepted by position", stats.tau(), stats.rounds);
+  for (const double share : PositionAcceptance(stats)) text += fmt::format(" {:.1f}%", 100.0 * share);
+  return text + "\n";
+}
+
+std::string TokensText(const FileReport& file, const SpeculationBenchOptions& options) {
+  if (file.different > 0) {
+    return fmt::format("  {} answers DIFFER, first: {}: this is a bug, please report it with `haast devices`\n", file.different,
+                       file.first_difference);
+  }
+  if (options.single && options.repeats == 1) return fmt::format("  answered once: answers_checksum {:016x}\n", file.checksum);
+  if (options.single) return fmt::format("  tokens identical in all repeats: answers_checksum {:016x}\n", file.checksum);
+  return SameAsPlain(options.request) ? "  tokens identical with speculation on and off\n"
+                                      : "  tokens identical in all repeats of a mode\n";
+}
+
+std::string FileText(const FileReport& file, const SpeculationBenchOptions& options) {
   std::string text = fmt::format("{}: {} prompts, {} tokens\n", file.path, file.prompts, file.speculative.tokens);
-  const auto line = [](const char* name, const std::vector<double>& plain, const std::vector<double>& speculative, double speedup) {
-    const Spread off = SpreadOf(plain);
-    const Spread on = SpreadOf(speculative);
-    return fmt::format("  {:<16} plain {:7.1f} ({:.1f} to {:.1f}), speculative {:7.1f} ({:.1f} to {:.1f}), {:.2f}x\n", name, off.median,
-                       off.min, off.max, on.median, on.min, on.max, speedup);
-  };
-  text += line("tokens/s", file.plain.tps, file.speculative.tps, file.speedup());
-  text += line("decode tokens/s", file.plain.decode_tps, file.speculative.decode_tps, file.decode_speedup());
-  if (file.speculative.priced_seconds > 0.0) text += fmt::format("  priced           speedup {:.3f}x\n", file.priced_speedup());
-  text += StepText("plain step", file.plain) + StepText("speculative step", file.speculative);
-  text += fmt::format("  tau {:.3f} over {} rounds, accepted by position", file.speculation.tau(), file.speculation.rounds);
-  for (const double share : PositionAcceptance(file.speculation)) text += fmt::format(" {:.1f}%", 100.0 * share);
-  if (file.different == 0)
-    return text +
-           (same_as_plain ? "\n  tokens identical with speculation on and off\n" : "\n  tokens identical in all repeats of a mode\n");
-  return text + fmt::format("\n  {} answers DIFFER, first: {}: this is a bug, please report it with `haast devices`\n", file.different,
-                            file.first_difference);
+  text += SpeedLine("tokens/s", file.plain.tps, file.speculative.tps);
+  text += SpeedLine("decode tokens/s", file.plain.decode_tps, file.speculative.decode_tps);
+  if (file.plain.priced_seconds > 0.0) text += fmt::format("  priced           speedup {:.3f}x\n", file.priced_speedup());
+  if (!options.single) text += StepText("plain step", file.plain);
+  text += StepText(options.single ? "step" : "speculative step", file.speculative);
+  const int64_t preemptions = file.plain.preemptions + file.speculative.preemptions;
+  if (preemptions > 0) text += fmt::format("  preemptions      {}: the KV pool was full; raise --kv-tokens for none\n", preemptions);
+  return text + DraftText(file.speculation) + TokensText(file, options);
 }
 
 }  // namespace
@@ -285,10 +310,9 @@ FileReport Total(const std::vector<FileReport>& files) {
 }
 
 std::string SpeculationText(const std::vector<FileReport>& files, const SpeculationBenchOptions& options) {
-  const bool same_as_plain = SameAsPlain(options.request);
   std::string text;
-  for (const FileReport& file : files) text += FileText(file, same_as_plain);
-  return files.size() > 1 ? text + FileText(Total(files), same_as_plain) : text;
+  for (const FileReport& file : files) text += FileText(file, options);
+  return files.size() > 1 ? text + FileText(Total(files), options) : text;
 }
 
 Json SpeculationBenchJson(const std::vector<FileReport>& files, const SpeculationBenchOptions& options) {

@@ -23,6 +23,7 @@ struct ModeTotals {
   int64_t tokens = 0;              // of one repeat
   // Where the engine's time went, per step, over all repeats.
   int64_t steps = 0;
+  int64_t preemptions = 0;  // over all repeats: requests that lost their pages for a while
   double target_seconds = 0.0;
   double draft_seconds = 0.0;
   double sample_seconds = 0.0;
@@ -33,7 +34,7 @@ struct ModeTotals {
 struct FileReport {
   std::string path;
   int64_t prompts = 0;
-  ModeTotals plain;
+  ModeTotals plain;  // without repeats where it was not run (SpeculationBenchOptions::single)
   ModeTotals speculative;
   SpeculationStats speculation;  // of one repeat
   // Answers whose tokens or logprob bits differ between the modes or the repeats; between the repeats only where drafts are sampled

@@ -35,8 +35,9 @@ Result<Buffer> Buffer::Allocate(size_t bytes, const char* what, BufferUse use) {
   const size_t machine = static_cast<size_t>(MachineBytes());
   void* data = bytes > machine ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    return Err(ErrorCode::kOutOfMemory, "{}: cannot allocate {} MiB (the machine has {} MiB); use a smaller model, context or KV pool",
-               what, bytes >> 20, machine >> 20);
+    return Err(ErrorCode::kOutOfMemory,
+               "{}: cannot allocate {} MiB (the machine has {} MiB); use a smaller model, or lower max_context or kv_tokens", what,
+               bytes >> 20, machine >> 20);
   }
   if (bytes >= kHugePage) madvise(data, bytes, use == BufferUse::kDense ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   buffer.data_ = static_cast<uint8_t*>(data);

@@ -65,24 +65,24 @@ int64_t MostRows(const BenchOptions& options) {
 Status CheckBenchOptions(const EngineOptions& engine, const BenchOptions& options, const LoadedModels& models) {
   if (options.prefill_tokens < 1 || options.decode_tokens < 2 || options.depth < 1 || options.repeats < 1) {
     return Err(ErrorCode::kInvalidArgument,
-               "bench: prefill_tokens {}, decode_tokens {}, depth {}, repeats {}: expected at least 1, 2, 1 and 1", options.prefill_tokens,
-               options.decode_tokens, options.depth, options.repeats);
+               "bench.prefill_tokens {}, bench.decode_tokens {}, bench.depth {}, bench.repeats {}: expected at least 1, 2, 1 and 1",
+               options.prefill_tokens, options.decode_tokens, options.depth, options.repeats);
   }
   for (const int rows : options.verify_rows) {
     const int64_t most = models.target_runner->options().max_logit_rows;
-    if (rows < 1 || rows > most) return Err(ErrorCode::kInvalidArgument, "bench: verify with {} rows: expected 1 to {}", rows, most);
+    if (rows < 1 || rows > most) return Err(ErrorCode::kInvalidArgument, "verify with {} rows: expected 1 to {}", rows, most);
   }
   const int64_t longest = std::max({options.prefill_tokens + 1, options.depth + options.decode_tokens, options.depth + MostRows(options)});
   if (longest > engine.max_context) {
     return Err(ErrorCode::kInvalidArgument,
-               "bench: needs {} tokens of context, but it has {}: lower depth, prefill_tokens or decode_tokens", longest,
+               "needs {} tokens of context, but it has {}: lower bench.depth, bench.prefill_tokens or bench.decode_tokens", longest,
                engine.max_context);
   }
   const int64_t pages = kv::PagesFor(options.depth + MostRows(options), engine.page_size) +
                         kv::PagesFor(std::max(options.prefill_tokens + 1, options.depth + options.decode_tokens), engine.page_size);
   if (pages > models.pages->num_free()) {
-    return Err(ErrorCode::kInvalidArgument, "bench: needs {} KV pages of {} tokens, but the pool has {}: enlarge the pool (kv_tokens)",
-               pages, engine.page_size, models.pages->num_free());
+    return Err(ErrorCode::kInvalidArgument, "needs {} KV pages of {} tokens, but the pool has {}: raise kv_tokens", pages, engine.page_size,
+               models.pages->num_free());
   }
   return {};
 }
@@ -188,7 +188,7 @@ Result<StepCosts> MeasureStepCosts(const EngineOptions& options, int repeats) {
   StepCosts costs;
   HAAST_ASSIGN_OR_RETURN(const bool measured, engine::MeasureStepCosts(models, engine::ThoroughGrid(repeats), &costs));
   if (!measured) {
-    return Err(ErrorCode::kInvalidArgument, "step costs: no room in {} tokens of KV and a context of {}: enlarge the pool (kv_tokens)",
+    return Err(ErrorCode::kInvalidArgument, "step costs: no room in {} tokens of KV and a context of {}: raise kv_tokens",
                static_cast<int64_t>(models.pages->num_free()) * resolved.page_size, resolved.max_context);
   }
   return costs;

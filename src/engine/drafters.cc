@@ -62,9 +62,9 @@ Drafters MakeDrafters(const LoadedModels& models, bool share) {
 
 const char* MissingFor(SpeculativeAlgorithm algorithm) {
   switch (algorithm) {
-    case SpeculativeAlgorithm::kEagle3: return "an EAGLE-3 head (draft)";
-    case SpeculativeAlgorithm::kEagle: return "an EAGLE-1 or EAGLE-2 head (draft)";
-    case SpeculativeAlgorithm::kDraftModel: return "a draft model (draft_model)";
+    case SpeculativeAlgorithm::kEagle3: return "an EAGLE-3 head (options.draft)";
+    case SpeculativeAlgorithm::kEagle: return "an EAGLE-1 or EAGLE-2 head (options.draft)";
+    case SpeculativeAlgorithm::kDraftModel: return "a draft model (options.draft_model)";
     default: return "nothing";
   }
 }
@@ -78,22 +78,25 @@ spec::TreeShape ShapeOf(const SpeculationParams& params) {
 
 Status CheckSpeculation(const SpeculationParams& params) {
   HAAST_RETURN_IF_ERROR(CheckRange("num_draft_tokens (drafts, the root excluded)", params.num_draft_tokens, 1, kMaxDraftTokens));
-  HAAST_RETURN_IF_ERROR(CheckRange("top_k", params.top_k, 1, kMaxDraftTopK));
-  HAAST_RETURN_IF_ERROR(CheckRange("depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxTreeDepth));
+  HAAST_RETURN_IF_ERROR(CheckRange("speculation.top_k", params.top_k, 1, kMaxDraftTopK));
+  HAAST_RETURN_IF_ERROR(CheckRange("speculation.depth", params.depth, 0, params.top_k == 1 ? kMaxDraftTokens : kMaxTreeDepth));
   if (params.automatic && (params.top_k != 1 || params.num_draft_tokens > spec::kMaxPlannedDepth)) {
-    return Err(ErrorCode::kInvalidArgument, "automatic speculation drafts chains of at most {}: top_k = {}, num_draft_tokens = {}",
-               spec::kMaxPlannedDepth, params.top_k, params.num_draft_tokens);
+    return Err(ErrorCode::kInvalidArgument,
+               "automatic speculation drafts chains of at most {}: speculation.top_k = {}, num_draft_tokens = {}", spec::kMaxPlannedDepth,
+               params.top_k, params.num_draft_tokens);
   }
   HAAST_RETURN_IF_ERROR(CheckRange("sampling", static_cast<int>(params.sampling), 0, kNumSpeculativeSamplings - 1));
   if (params.sampling == SpeculativeSampling::kRejection && (params.automatic || params.top_k != 1)) {
-    return Err(ErrorCode::kInvalidArgument,
-               "rejection sampling drafts chains of a fixed length, but {}: give num_draft_tokens with top_k = 1, or sample coupled",
-               params.automatic ? "the length was left to the engine" : fmt::format("top_k = {} makes a tree", params.top_k));
+    return Err(
+        ErrorCode::kInvalidArgument,
+        "rejection sampling drafts chains of a fixed length, but {}: give num_draft_tokens with speculation.top_k = 1, or sample coupled",
+        params.automatic ? "the length was left to the engine" : fmt::format("speculation.top_k = {} makes a tree", params.top_k));
   }
   const spec::TreeShape shape = ShapeOf(params);
   // A drafter runs the expanded nodes as one tree.
   if (shape.top_k > 1 && shape.top_k * (shape.depth - 1) > spec::kMaxTreeRows) {
-    return Err(ErrorCode::kInvalidArgument, "top_k = {} and depth = {}: {} expanded nodes, at most {}; lower one of them", shape.top_k,
+    return Err(ErrorCode::kInvalidArgument,
+               "speculation.top_k = {} and speculation.depth = {}: {} expanded nodes, at most {}; lower one of them", shape.top_k,
                shape.depth, shape.top_k * (shape.depth - 1), spec::kMaxTreeRows);
   }
   return {};

@@ -114,6 +114,12 @@ Status LoadDraftModel(const EngineOptions& options, LoadedModels* models) {
 }  // namespace
 
 Status CheckHeadFits(const io::ModelFile& head, const io::ModelConfig& target) {
+  if (!head.config().eagle3 && head.config().architecture != "eagle") {
+    return Err(ErrorCode::kUnsupported,
+               "{}: expected an EAGLE head, got a whole model ('{}'): to draft with it give it as options.draft_model, with "
+               "speculation.algorithm draft_model",
+               head.path(), head.config().architecture);
+  }
   return head.config().architecture == "eagle" ? model::Eagle1Head::CheckFits(head, target) : model::Eagle3Head::CheckFits(head, target);
 }
 

@@ -124,10 +124,10 @@ Status CheckOrigin(const SessionOrigin& saved, const SessionOrigin& here, const 
   };
   HAAST_RETURN_IF_ERROR(differs("build of haast", saved.build, here.build));
   HAAST_RETURN_IF_ERROR(differs("instruction set or backend", saved.kernels, here.kernels));
-  HAAST_RETURN_IF_ERROR(differs("KV type", saved.kv_dtype, here.kv_dtype));
+  HAAST_RETURN_IF_ERROR(differs("KV type (kv_dtype)", saved.kv_dtype, here.kv_dtype));
   HAAST_RETURN_IF_ERROR(differs("model (fingerprint)", saved.model, here.model));
   HAAST_RETURN_IF_ERROR(differs("draft head or draft model (fingerprint; 0: none)", saved.drafter, here.drafter));
-  return differs("draft quantisation", saved.drafter_weights, here.drafter_weights);
+  return differs("draft quantisation (draft_quantisation)", saved.drafter_weights, here.drafter_weights);
 }
 
 }  // namespace haast::engine

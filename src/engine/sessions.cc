@@ -127,8 +127,9 @@ Result<ResumedRequest> EngineImpl::Resume(const std::string& path, const Constra
   for (const auto& drafter : drafters_) {
     if (drafter && drafter->runner() != nullptr) slot_bytes += drafter->runner()->cache().bytes_per_slot();
   }
-  HAAST_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, base::ReadFileBytes(path, slot_bytes * options_.max_context + kMostFieldBytes));
-  HAAST_ASSIGN_OR_RETURN(Session session, DecodeSession(bytes, path));
+  const auto bytes = base::ReadFileBytes(path, slot_bytes * options_.max_context + kMostFieldBytes);
+  if (!bytes) return Err(bytes.error().code, "{}: expected a saved session", bytes.error().message);
+  HAAST_ASSIGN_OR_RETURN(Session session, DecodeSession(*bytes, path));
   HAAST_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, FromSession(&session, path));
   ResumedRequest resumed{.request = sequence->request, .generated = std::move(session.generated), .note = std::move(session.note)};
   if (session.constrained) {

@@ -20,8 +20,9 @@ Status EngineImpl::CheckRequest(const Request& request) const {
   auto invalid = [](std::string message) { return MakeError(ErrorCode::kInvalidArgument, std::move(message)); };
   if (prompt == 0) return invalid("the prompt is empty; give at least one token");
   if (prompt >= options_.max_context) {
-    return invalid(fmt::format("the prompt has {} tokens, but the context is {} and the answer needs at least one; shorten the prompt",
-                               prompt, options_.max_context));
+    return invalid(fmt::format(
+        "the prompt has {} tokens, but the context is {} and the answer needs at least one; shorten the prompt, or raise max_context",
+        prompt, options_.max_context));
   }
   for (int64_t i = 0; i < prompt; ++i) {
     if (request.prompt[i] < 0 || request.prompt[i] >= vocab) {
@@ -48,7 +49,7 @@ Status EngineImpl::CheckRequest(const Request& request) const {
   const int64_t pages = kv::PagesFor(MostTokens(request), options_.page_size);
   const int64_t total = models_.pages->num_pages() - 1;
   if (pages > total) {
-    return invalid(fmt::format("the request needs {} KV pages of {} tokens, but the pool has {}; lower max_tokens or enlarge the pool",
+    return invalid(fmt::format("the request needs {} KV pages of {} tokens, but the pool has {}; lower max_tokens or raise kv_tokens",
                                pages, options_.page_size, total));
   }
   return {};

@@ -18,15 +18,16 @@ struct ModelFile::Impl {
 
 namespace {
 
+constexpr const char* kServed = "a GGUF file, a .safetensors file or a folder of a model or head with config.json";
+
 Result<ModelParts> OpenParts(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return OpenFolder(path);
   if (path.ends_with(".safetensors")) return OpenSafetensors(path);
-  HAAST_ASSIGN_OR_RETURN(base::MappedFile file, base::MappedFile::Open(path));
-  if (IsGguf(file.bytes())) return OpenGguf(std::move(file));
-  return Err(ErrorCode::kInvalidFile,
-             "{}: expected a GGUF file, a .safetensors file or a model folder with config.json, got {} bytes of another format", path,
-             file.bytes().size());
+  Result<base::MappedFile> file = base::MappedFile::Open(path);
+  if (!file) return Err(file.error().code, "{}: expected {}", file.error().message, kServed);
+  if (IsGguf(file->bytes())) return OpenGguf(std::move(*file));
+  return Err(ErrorCode::kInvalidFile, "{}: expected {}, got {} bytes of another format", path, kServed, file->bytes().size());
 }
 
 // Names are distinct within a file; here they must be across files and after translation.

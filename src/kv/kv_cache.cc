@@ -32,12 +32,13 @@ Status KvCache::Check(int num_layers, int64_t slots, int num_kv_heads, int head_
   const int64_t row_elements = int64_t{num_kv_heads} * head_dim;
   if (__builtin_mul_overflow(row_elements, Info(dtype).block_bytes, &row_bytes) ||
       __builtin_mul_overflow(row_bytes, int64_t{2} * num_layers, &slot_bytes) || __builtin_mul_overflow(slot_bytes, slots, &total)) {
-    return Err(ErrorCode::kOutOfMemory, "KV cache: {} slots of {} layers, {} KV heads of {} exceed 64 bits; use a smaller KV pool", slots,
+    return Err(ErrorCode::kOutOfMemory, "KV cache: {} slots of {} layers, {} KV heads of {} exceed 64 bits; lower kv_tokens", slots,
                num_layers, num_kv_heads, head_dim);
   }
   if (total > MachineBytes()) {
-    return Err(ErrorCode::kOutOfMemory, "KV cache: {} slots need {} bytes but the machine has {}; use a smaller KV pool or f16 KV", slots,
-               total, MachineBytes());
+    return Err(ErrorCode::kOutOfMemory,
+               "KV cache: {} slots need {} bytes but the machine has {}; lower kv_tokens, or keep KV as f16 (kv_dtype)", slots, total,
+               MachineBytes());
   }
   return {};
 }

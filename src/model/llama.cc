@@ -13,6 +13,10 @@ void EmbedRows(const TensorView& table, const int32_t* ids, int64_t rows, float*
 
 Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const LlamaOptions& options, const LoadContext& load) {
   const io::ModelConfig& config = file.config();
+  if (config.eagle3 || config.architecture == "eagle") {
+    return Err(ErrorCode::kUnsupported, "{}: expected a whole model, got a draft head ('{}'), which goes to options.draft", file.path(),
+               config.architecture);
+  }
   if (config.architecture != "llama") {
     return Err(ErrorCode::kUnsupported, "{}: expected a llama model, got architecture '{}'", file.path(), config.architecture);
   }
