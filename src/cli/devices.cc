@@ -59,6 +59,7 @@ int RunDevices(const Args& args, Streams& streams) {
                "haast devices");
   bool json = false;
   app.add_flag("--json", json, "print one JSON object");
+  app.footer("Exit codes: 0 done, 2 wrong flags or HAAST_ISA.");
   if (const auto code = Parse(app, args, streams.out, streams.err)) return *code;
   const Result<base::Isa> isa = base::KnobIsa();
   if (!isa) return Fail(streams, app, isa.error());

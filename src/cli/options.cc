@@ -36,7 +36,7 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
   app.option_defaults()->always_capture_default();
   AddPath(app, "--model", flags.model, "GGUF file or Hugging Face folder; default: the model that `make model` keeps in the cache folder")
       ->group(model);
-  app.add_option("--threads", flags.threads, "threads; 0: every processor this process may use")
+  app.add_option("--threads", flags.threads, "threads; 0: every processor this process may use; at most 16, or 4 for each of them")
       ->transform(WholeNumber(0, kMaxThreads))
       ->group(model);
   app.add_option("--backend", flags.backend, "cpu, or ref: the naive fp32 definition of correct (slow)")
@@ -52,14 +52,16 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens a step may take")
       ->transform(WholeNumber(1, kMaxPrefillChunk))
       ->group(model);
-  app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt anew")->group(model);
+  app.add_flag("--no-prefix-cache", flags.no_prefix_cache, "compute every prompt anew (bench and --compare always do)")->group(model);
   app.add_option("--preemption", flags.preemption,
-                 "when the KV pool is full the latest request waits; recompute: its KV is computed again, swap: it is kept elsewhere")
+                 "when the KV pool is full the latest request waits (bench --concurrency); recompute: its KV is computed again, swap: it "
+                 "is kept elsewhere")
       ->transform(OneOf({"recompute", "swap"}))
       ->group(model);
   AddPath(app, "--swap-directory", flags.swap_directory, "with --preemption swap: a folder for swapped KV; default: host memory")
       ->group(model);
-  AddPath(app, "--trace-metadata", flags.trace_metadata, "write the metadata of every launch to this file, for `haast check`")
+  AddPath(app, "--trace-metadata", flags.trace_metadata,
+          "write the metadata of every launch to this file, for `haast check` (bench: of the runs over --prompts)")
       ->group(model);
   AddPath(app, "--draft", flags.draft,
           "EAGLE head folder (EAGLE-1, 2, 3 or 3.1); default: the shipped head with the default model, else none")
@@ -71,14 +73,16 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
       ->transform(OneOf({"eagle3", "eagle", "draft_model", "ngram", "suffix", "none"}))
       ->group(speculation);
   app.add_option("--num-draft-tokens", flags.num_draft_tokens,
-                 "drafts of a round, the root excluded; 0: round by round what pays on this machine at this load")
+                 "drafts of a round, the root excluded; 0: round by round 0 to 8, what pays on this machine at this load (15 in a tree, 3 "
+                 "with rejection)")
       ->transform(WholeNumber(0, kMaxDraftTokens))
       ->group(speculation);
   app.add_option("--draft-top-k", flags.draft_top_k, "children of a drafted token; 1: a chain, more: a tree")
       ->transform(WholeNumber(1, kMaxDraftTopK))
       ->group(speculation);
-  app.add_option("--draft-depth", flags.draft_depth, "levels of a draft tree; 0: as many as drafts in a chain, at most 5 in a tree")
-      ->transform(WholeNumber(0, kMaxDraftTokens))
+  app.add_option("--draft-depth", flags.draft_depth,
+                 "levels of a draft tree (--draft-top-k above 1), of which K * (N - 1) is at most 64; 0: at most 5")
+      ->transform(WholeNumber(0, kMaxTreeDepth))
       ->group(speculation);
   app.add_option("--speculative-sampling", flags.speculative_sampling,
                  "above temperature 0; coupled: the tokens of plain decoding, rejection: others of the same distribution (chains only)")
@@ -115,7 +119,9 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--seed", flags.seed, "the same seed gives the same answer, with speculation on or off (but see --speculative-sampling)")
       ->transform(Seed())
       ->group(group);
-  app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens")->transform(WholeNumber(1, kMaxContext))->group(group);
+  app.add_option("--max-tokens", flags.max_tokens, "longest answer in tokens, cut to what the context leaves")
+      ->transform(WholeNumber(1, kMaxContext))
+      ->group(group);
   app.add_option("--min-tokens", flags.min_tokens, "no end-of-answer token before so many tokens")
       ->transform(WholeNumber(0, kMaxContext))
       ->group(group);

@@ -31,7 +31,8 @@ std::string ProgramHelp() {
   for (const Command& command : kCommands) help += fmt::format("  {:<10} {}\n", command.name, command.summary);
   return help +
          "\n`haast COMMAND --help` (or `haast help COMMAND`) lists the options of a command; `haast --version` prints the version.\n"
-         "Exit codes: 0 done, 1 the run failed or the check found violations, 2 wrong flags or prompt, 3 a file cannot be used, 130 or "
+         "Exit codes: 0 done, 1 the run failed or the check found violations, 2 wrong flags, prompt or environment, 3 a file or folder "
+         "cannot be used or written, 130 or "
          "143 interrupted.\n";
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <regex>
+#include <set>
 
 #include "base/cpu.h"
 #include "base/format.h"
@@ -134,6 +136,18 @@ TEST_F(UsageTest, HelpTakesACommand) {
   EXPECT_EQ(Haast({"--help", "chat"}).out, help.out);
   EXPECT_EQ(Haast({"help", "chat"}).code, kExitOk);
   ExpectError(Haast({"help", "serve"}), kExitUsage, "expected a command (generate");
+}
+
+TEST_F(UsageTest, HelpAndDocumentationNameTheSameFlags) {
+  const auto flags_of = [](const std::string& text) {
+    std::set<std::string> flags;
+    const std::regex flag("--[a-z][a-z-]*");
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), flag); it != std::sregex_iterator(); ++it) flags.insert(it->str());
+    return flags;
+  };
+  std::string help = Haast({"--help"}).out;
+  for (const char* command : {"generate", "chat", "bench", "info", "devices", "check"}) help += Haast({command, "--help"}).out;
+  EXPECT_EQ(flags_of(help), flags_of(ReadFile("docs/cli.md")));
 }
 
 TEST_F(UsageTest, ATextFileIsNoDump) {
