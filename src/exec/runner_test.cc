@@ -123,30 +123,31 @@ TEST_F(PaddedRunner, EveryModeHasTheBitsOfItsOwnShape) {
     ASSERT_NO_FATAL_FAILURE(Load(*ops));
     std::vector<std::vector<int32_t>> pages(3);
     for (size_t b = 0; b < 3; ++b) ASSERT_TRUE(pages_.Allocate(9, kOwners[b], &pages[b]));
-    std::vector<int32_t> ids, logit_rows;
+    std::vector<int32_t> owners, ids, logit_rows;
     std::vector<SequenceRows> sequences;
-    const auto begin = [&] { ids.clear(), logit_rows.clear(), sequences.clear(); };
+    const auto begin = [&] { owners.clear(), ids.clear(), logit_rows.clear(), sequences.clear(); };
     const auto add = [&](size_t b, int64_t before, int64_t rows, std::span<const int32_t> parents = {}) {
+      owners.push_back(kOwners[b]);
       sequences.push_back({.pages = pages[b], .kv_before = before, .num_rows = rows, .tree_parents = parents});
       for (int64_t j = 0; j < rows; ++j) {
         logit_rows.push_back(static_cast<int32_t>(ids.size()));
         ids.push_back(static_cast<int32_t>((before + j) * 31 + static_cast<int64_t>(b) * 57) % 160);
       }
     };
-    const auto batch = [&](ForwardMode mode) { return Batch{mode, sequences, kOwners, ids, nullptr, false, logit_rows, true}; };
+    const auto batch = [&](ForwardMode mode) { return Batch{mode, sequences, owners, ids, nullptr, false, logit_rows, true}; };
 
     begin();
     for (size_t b = 0; b < 3; ++b) add(b, 0, prompts[b]);
     ExpectSame(*target_plain_, *target_padded_, batch(ForwardMode::kExtend), 5);
     // Draft extend over the same rows, from the taps that both targets agree on.
     std::vector<float> taps(target_plain_->taps(0), target_plain_->taps(0) + static_cast<int64_t>(ids.size()) * target_->tap_width());
-    Batch extend{ForwardMode::kDraftExtend, sequences, kOwners, ids, taps.data(), true, logit_rows, false};
+    Batch extend{ForwardMode::kDraftExtend, sequences, owners, ids, taps.data(), true, logit_rows, false};
     ExpectSame(*head_plain_, *head_padded_, extend, 5);
 
     begin();
     for (size_t b = 0; b < 3; ++b) add(b, prompts[b], 1);
     std::vector<float> carried(head_plain_->carried(0), head_plain_->carried(0) + 3 * head_->config().hidden_size);
-    Batch decode{ForwardMode::kDraftDecode, sequences, kOwners, ids, carried.data(), false, logit_rows, false};
+    Batch decode{ForwardMode::kDraftDecode, sequences, owners, ids, carried.data(), false, logit_rows, false};
     ExpectSame(*head_plain_, *head_padded_, decode, 4);
     ExpectSame(*target_plain_, *target_padded_, batch(ForwardMode::kDecode), 4);
 
