@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdio>
@@ -72,6 +73,19 @@ TEST(ThreadPool, WakesSleepingWorkers) {
     pool.Run([&](int, int) { ++calls; });
     EXPECT_EQ(calls.load(), 2);
   }
+}
+
+TEST(ThreadPool, WorkersHaveNamesAndTheCallerKeepsItsOwn) {
+  ThreadPool pool(3);
+  std::vector<std::string> names(3);
+  pool.Run([&](int thread, int) {
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    names[thread] = name;
+  });
+  EXPECT_EQ(names[1], "haast-1");
+  EXPECT_EQ(names[2], "haast-2");
+  EXPECT_NE(names[0], "haast-0");
 }
 
 TEST(ThreadPool, WorkersInheritTheFloatControl) {

@@ -1,5 +1,7 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <system_error>
 
@@ -49,6 +51,7 @@ Status ThreadPool::Start() {
     for (int t = 1; t < threads_; ++t) {
       workers_.emplace_back([this, t, float_control] {
         SetFloatControl(float_control);
+        pthread_setname_np(pthread_self(), fmt::format("haast-{}", t).c_str());
         WorkerLoop(t);
       });
     }

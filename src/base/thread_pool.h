@@ -17,7 +17,8 @@ namespace haast::base {
 class ThreadPool {
  public:
   // `threads` >= 1; the calling thread of Run is thread 0, so threads - 1 are started. Every worker gets the caller's
-  // floating-point control state (denormals, rounding), so that no result depends on the thread that computed it.
+  // floating-point control state (denormals, rounding), so that no result depends on the thread that computed it, and a name for
+  // debuggers and profilers: "haast-1", ...
   // kOutOfMemory where the system starts fewer, with how many and the remedy.
   static Result<std::unique_ptr<ThreadPool>> Create(int threads);
   // For a few threads, which every system has.

@@ -39,6 +39,7 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
   app.add_flag("--json", flags.json, "print one JSON object");
   app.add_option("--repeats", flags.steps.repeats, "how often each measurement is repeated, in turns; medians are shown")
       ->transform(WholeNumber(1, 1000));
+  app.add_flag("--profile", flags.steps.profile, "also where the time of each kind of step goes, op by op")->group(steps);
   app.add_flag("--no-steps", flags.no_steps, "leave out the steps, measure --prompts only")->group(steps);
   app.add_option("--depth", flags.steps.depth, "tokens of context before each measured step")
       ->transform(WholeNumber(1, kMaxContext))
@@ -86,25 +87,44 @@ std::string SpreadText(const Timing& timing, int digits) {
   return fmt::format("{:9.{}f} ({:.{}f} to {:.{}f})", timing.median, digits, timing.min, digits, timing.max, digits);
 }
 
+std::string RooflineText(double share) { return fmt::format("{:3.0f}% of the roofline", 100.0 * share); }
+
 std::string StepsText(const BenchReport& report) {
-  std::string text = fmt::format("prefill       {} tokens/s\ndecode        {} tokens/s\n", SpreadText(report.prefill_tps, 1),
-                                 SpreadText(report.decode_tps, 1));
+  std::string text = fmt::format("prefill       {} tokens/s, {}\ndecode        {} tokens/s\n", SpreadText(report.prefill_tps, 1),
+                                 RooflineText(report.prefill_roofline), SpreadText(report.decode_tps, 1));
   for (const VerifyTiming& timing : report.verify) {
     const double ratio =
         report.verify[0].milliseconds.median > 0.0 ? timing.milliseconds.median / report.verify[0].milliseconds.median : 0.0;
-    text += fmt::format("verify({:>2})    {} ms, {:.2f}x\n", timing.rows, SpreadText(timing.milliseconds, 3), ratio);
+    text += fmt::format("verify({:>2})    {} ms, {:.2f}x, {}\n", timing.rows, SpreadText(timing.milliseconds, 3), ratio,
+                        RooflineText(timing.roofline));
   }
   if (report.draft_bytes_per_pass > 0) {
-    text += fmt::format("draft step    {} ms\ndraft extend  {} ms for 4 rows\n", SpreadText(report.draft_step_ms, 3),
-                        SpreadText(report.draft_extend_ms, 3));
+    text += fmt::format("draft step    {} ms, {}\ndraft extend  {} ms for 4 rows, {}\n", SpreadText(report.draft_step_ms, 3),
+                        RooflineText(report.draft_step_roofline), SpreadText(report.draft_extend_ms, 3),
+                        RooflineText(report.draft_extend_roofline));
   }
-  text += fmt::format("roofline      {:9.1f} GB/s read; a pass reads {:.1f} MB: verify(1) reaches {:.0f}%", report.read_gb_per_s,
-                      static_cast<double>(report.bytes_per_pass) / 1e6, 100.0 * report.decode_roofline);
+  text += fmt::format("roofline      {:9.1f} GB/s read, {:.2f}e12 operations/s in 8 bits; a pass reads {:.1f} MB of weights",
+                      report.read_gb_per_s, report.int8_tops, static_cast<double>(report.bytes_per_pass) / 1e6);
   if (report.draft_bytes_per_pass > 0) {
-    text += fmt::format("; a draft step {:.1f} MB, {:.0f}%", static_cast<double>(report.draft_bytes_per_pass) / 1e6,
-                        100.0 * report.draft_roofline);
+    text += fmt::format(", a draft step {:.1f} MB", static_cast<double>(report.draft_bytes_per_pass) / 1e6);
   }
   return text + "\n";
+}
+
+std::string ProfileText(const BenchReport& report) {
+  std::string text;
+  for (const StepProfile& step : report.profile) {
+    text += fmt::format("\n{}: {:.3f} ms, {:.1f} MB, {:.2f}e9 operations\n  {:<44} {:>5} {:>9} {:>6} {:>7} {:>6} {:>9}\n", step.step,
+                        step.milliseconds, static_cast<double>(step.bytes) / 1e6, static_cast<double>(step.operations) / 1e9, "op", "calls",
+                        "us", "share", "MB", "GB/s", "of memory");
+    for (const OpProfile& op : step.ops) {
+      const double rate = op.microseconds > 0.0 ? static_cast<double>(op.bytes) / op.microseconds * 1e-3 : 0.0;
+      text += fmt::format("  {:<44} {:>5} {:>9.1f} {:>5.1f}% {:>7.2f} {:>6.1f} {:>8.0f}%\n", op.op, op.calls, op.microseconds,
+                          step.milliseconds > 0.0 ? op.microseconds / step.milliseconds * 0.1 : 0.0, static_cast<double>(op.bytes) / 1e6,
+                          rate, 100.0 * rate / report.read_gb_per_s);
+    }
+  }
+  return text;
 }
 
 Result<std::vector<PromptFile>> ReadFiles(const BenchFlags& flags) {
@@ -143,7 +163,7 @@ std::vector<FlagRule> RulesOf(const BenchFlags& flags) {
   const bool no_prompts = flags.files.empty();
   rules.push_back({Verdict::kRefused,
                    flags.no_steps,
-                   {"--depth", "--prefill-tokens", "--decode-tokens"},
+                   {"--depth", "--prefill-tokens", "--decode-tokens", "--profile"},
                    "is for the steps, which --no-steps leaves out"});
   rules.push_back({Verdict::kRefused,
                    no_prompts,
@@ -213,7 +233,7 @@ Result<int> Bench(const CLI::App& app, BenchFlags& flags, Streams& streams) {
     EndProgress(streams.err);
     if (!report) return tl::make_unexpected(report.error());
     json = BenchJson(*report);
-    text = StepsText(*report);
+    text = StepsText(*report) + ProfileText(*report);
     if (!flags.json) streams.out.Write(text);
   }
   int exit_code = kExitOk;

@@ -90,9 +90,25 @@ TEST(JsonTest, BenchHasTheDocumentedFields) {
   EXPECT_EQ(Dump(json["verify_ms"]), "{\"1\":5.0,\"16\":8.0}\n");
   EXPECT_EQ(json["roofline"], 0.5);
   EXPECT_EQ(json["spread"]["verify_ms"]["16"]["max"], 9.0);
-  for (const char* field : {"prefill_tps", "draft_step_ms", "draft_extend_ms", "read_gb_per_s", "bytes_per_pass"}) {
+  for (const char* field : {"prefill_tps", "draft_step_ms", "draft_extend_ms", "read_gb_per_s", "int8_tops", "bytes_per_pass"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
+  EXPECT_TRUE(json["profile"].is_null());
+}
+
+TEST(JsonTest, BenchProfilesHaveSharesOfStepAndMemory) {
+  BenchReport report;
+  report.verify = {{4, {1, 1, 1}, 0.75}};
+  report.draft_extend_roofline = 0.25;
+  report.read_gb_per_s = 20.0;
+  report.profile = {{"verify(4)", 4, 2.0, 10000000, 7, {{"attention", 30, 500.0, 5000000}, {"the rest", 0, 100.0, 0}}}};
+  const Json json = BenchJson(report);
+  EXPECT_EQ(json["rooflines"]["verify"]["4"], 0.75);
+  EXPECT_EQ(json["rooflines"]["draft_extend"], 0.25);
+  EXPECT_EQ(Dump(json["profile"][0]["ops"][0]),
+            "{\"op\":\"attention\",\"calls\":30,\"microseconds\":500.0,\"share\":0.25,\"bytes\":5000000,\"gb_per_s\":10.0,"
+            "\"bandwidth_fraction\":0.5}\n");
+  EXPECT_EQ(json["profile"][0]["ops"][1]["share"], 0.05);
 }
 
 TEST(JsonTest, HeadsHaveTheirOwnFields) {

@@ -78,21 +78,54 @@ Json ModelJson(const ModelInfo& info) {
   return json;
 }
 
+// An op's share of its step and of the read bandwidth.
+Json OpJson(const OpProfile& op, const StepProfile& step, double read_gb_per_s) {
+  const double gb_per_s = op.microseconds > 0.0 ? static_cast<double>(op.bytes) / op.microseconds * 1e-3 : 0.0;
+  return {{"op", op.op},
+          {"calls", op.calls},
+          {"microseconds", op.microseconds},
+          {"share", step.milliseconds > 0.0 ? op.microseconds * 1e-3 / step.milliseconds : 0.0},
+          {"bytes", op.bytes},
+          {"gb_per_s", gb_per_s},
+          {"bandwidth_fraction", read_gb_per_s > 0.0 ? gb_per_s / read_gb_per_s : 0.0}};
+}
+
+Json ProfileJson(const BenchReport& report) {
+  if (report.profile.empty()) return nullptr;
+  Json steps = Json::array();
+  for (const StepProfile& step : report.profile) {
+    Json ops = Json::array();
+    for (const OpProfile& op : step.ops) ops.push_back(OpJson(op, step, report.read_gb_per_s));
+    steps.push_back({{"step", step.step},
+                     {"rows", step.rows},
+                     {"milliseconds", step.milliseconds},
+                     {"bytes", step.bytes},
+                     {"operations", step.operations},
+                     {"ops", std::move(ops)}});
+  }
+  return steps;
+}
+
 Json BenchJson(const BenchReport& report) {
   Json verify = Json::object();
   Json verify_spread = Json::object();
+  Json rooflines = {{"prefill", report.prefill_roofline}, {"verify", Json::object()}};
   for (const VerifyTiming& timing : report.verify) {
+    rooflines["verify"][std::to_string(timing.rows)] = timing.roofline;
     verify[std::to_string(timing.rows)] = timing.milliseconds.median;
     verify_spread[std::to_string(timing.rows)] = TimingJson(timing.milliseconds);
   }
+  rooflines["draft_step"] = report.draft_step_roofline;
+  rooflines["draft_extend"] = report.draft_extend_roofline;
   return {{"decode_tps", report.decode_tps.median},
           {"prefill_tps", report.prefill_tps.median},
           {"verify_ms", std::move(verify)},
           {"draft_step_ms", report.draft_step_ms.median},
           {"draft_extend_ms", report.draft_extend_ms.median},
           {"roofline", report.decode_roofline},
-          {"draft_roofline", report.draft_roofline},
+          {"rooflines", std::move(rooflines)},
           {"read_gb_per_s", report.read_gb_per_s},
+          {"int8_tops", report.int8_tops},
           {"bytes_per_pass", report.bytes_per_pass},
           {"draft_bytes_per_pass", report.draft_bytes_per_pass},
           {"spread",
@@ -100,7 +133,8 @@ Json BenchJson(const BenchReport& report) {
             {"prefill_tps", TimingJson(report.prefill_tps)},
             {"verify_ms", std::move(verify_spread)},
             {"draft_step_ms", TimingJson(report.draft_step_ms)},
-            {"draft_extend_ms", TimingJson(report.draft_extend_ms)}}}};
+            {"draft_extend_ms", TimingJson(report.draft_extend_ms)}}},
+          {"profile", ProfileJson(report)}};
 }
 
 // nlohmann's writer escapes what JSON demands; DEL and the controls from U+0080 on would reach a terminal as they are.

@@ -232,15 +232,17 @@ TEST_F(ProgramTest, BenchMeasuresStepsAndPrompts) {
   const json bench = ran.json();
   EXPECT_EQ(bench["verify_ms"].size(), 16u);
   for (const char* field : {"decode_tps", "prefill_tps", "draft_step_ms", "roofline"}) EXPECT_GT(bench[field], 0.0) << field;
+  EXPECT_TRUE(bench["profile"].is_null());
   const json& speculation = bench["speculation"];
   EXPECT_EQ(speculation["identical"], true);
   EXPECT_EQ(speculation["prompts"], 4);
   EXPECT_EQ(speculation["files"].size(), 2u);
   EXPECT_GT(speculation["accepted"], 0);
   EXPECT_GT(speculation["plain_tps"]["median"], 0.0);
-  const Ran text = Haast(Args{"bench"} + files_->Flags() + small);
+  const Ran text = Haast(Args{"bench", "--profile"} + files_->Flags() + small);
   EXPECT_THAT(text.out, HasSubstr("verify(16)"));
   EXPECT_THAT(text.out, HasSubstr("draft extend"));
+  EXPECT_THAT(text.out, HasSubstr("linear q_proj+k_proj+v_proj"));
 }
 
 TEST_F(ProgramTest, BenchPricesRunsByAFileOfCosts) {

@@ -1,4 +1,4 @@
-// How fast this machine's memory can be read: the roofline of a step that reads every weight once.
+// What this machine can do at most: read memory, and multiply bytes.
 #include <algorithm>
 #include <vector>
 
@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/thread_pool.h"
 #include "core/buffer.h"
+#include "engine/roofline.h"
 #include "haast/bench.h"
 
 namespace haast {
@@ -71,4 +72,25 @@ Result<double> MeasureReadBandwidth(int threads, int64_t bytes) {
   return static_cast<double>(lines * kLineBytes) / std::max(seconds[kPasses / 2], 1e-9) / 1e9;
 }
 
+namespace engine {
+
+double MeasureInt8Rate(const kernels::Ops& ops, int threads) {
+  constexpr int64_t kRounds = 100000;  // a fraction of a millisecond
+  if (ops.dot_loop == nullptr) return 0.0;
+  base::ThreadPool pool(threads);
+  int64_t operations = 0;
+  std::vector<double> seconds;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const double start = base::NowSeconds();
+    pool.Run([&](int thread, int) {
+      const int64_t done = ops.dot_loop(kRounds);
+      if (thread == 0) operations = done * threads;
+    });
+    seconds.push_back(base::NowSeconds() - start);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kPasses / 2, seconds.end());
+  return static_cast<double>(operations) / std::max(seconds[kPasses / 2], 1e-9) / 1e12;
+}
+
+}  // namespace engine
 }  // namespace haast

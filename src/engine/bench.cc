@@ -2,13 +2,16 @@
 #include "haast/bench.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/clock.h"
 #include "base/format.h"
 #include "engine/engine_impl.h"
 #include "engine/loaded_models.h"
+#include "engine/roofline.h"
 #include "engine/step_bench.h"
 #include "engine/step_costs.h"
+#include "engine/step_profile.h"
 
 namespace haast {
 namespace engine {
@@ -16,6 +19,7 @@ namespace {
 
 constexpr int kPasses = 7;      // of each kind of step in one repeat; their median is the repeat's value
 constexpr int kExtendRows = 4;  // of the measured draft extend
+constexpr std::array<int64_t, 3> kProfiledRows = {1, 4, 8};
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0.0;
@@ -56,9 +60,17 @@ Result<RequestTimings> RunPlain(EngineImpl& engine, int64_t prompt, int64_t max_
   return Err(ErrorCode::kCancelled, "the measured request ended without its last event");
 }
 
+// Of target passes.
+std::vector<int64_t> StepRows(const BenchOptions& options) {
+  std::vector<int64_t> rows(options.verify_rows.begin(), options.verify_rows.end());
+  if (options.profile) rows.insert(rows.end(), kProfiledRows.begin(), kProfiledRows.end());
+  return rows;
+}
+
 int64_t MostRows(const BenchOptions& options) {
-  const int64_t rows = options.verify_rows.empty() ? 1 : *std::max_element(options.verify_rows.begin(), options.verify_rows.end());
-  return std::max<int64_t>(rows, kExtendRows);
+  int64_t most = kExtendRows;
+  for (const int64_t rows : StepRows(options)) most = std::max(most, rows);
+  return most;
 }
 
 // Everything that could be refused later, with the numbers and the option to change.
@@ -68,7 +80,7 @@ Status CheckBenchOptions(const EngineOptions& engine, const BenchOptions& option
                "bench.prefill_tokens {}, bench.decode_tokens {}, bench.depth {}, bench.repeats {}: expected at least 1, 2, 1 and 1",
                options.prefill_tokens, options.decode_tokens, options.depth, options.repeats);
   }
-  for (const int rows : options.verify_rows) {
+  for (const int64_t rows : StepRows(options)) {
     const int64_t most = models.target_runner->options().max_logit_rows;
     if (rows < 1 || rows > most) return Err(ErrorCode::kInvalidArgument, "verify with {} rows: expected 1 to {}", rows, most);
   }
@@ -87,11 +99,46 @@ Status CheckBenchOptions(const EngineOptions& engine, const BenchOptions& option
   return {};
 }
 
+// A prompt as one launch takes it.
+int64_t PromptRows(const EngineOptions& engine, const BenchOptions& options) {
+  return std::min<int64_t>(options.prefill_tokens, engine.prefill_chunk);
+}
+
+StepToProfile VerifyStep(int64_t rows, int64_t context) {
+  return {fmt::format("verify({})", rows), StepKind::kVerify, {rows, context, LogitRows::kAll}};
+}
+
+// The steps of a prompt and of drafting.
+void AddOtherSteps(const EngineOptions& engine, const BenchOptions& options, bool has_head, std::vector<StepToProfile>* steps) {
+  const int64_t prompt = PromptRows(engine, options);
+  steps->push_back({fmt::format("prompt({})", prompt), StepKind::kVerify, {prompt, 0, LogitRows::kLast}});
+  if (!has_head) return;
+  steps->push_back({fmt::format("draft extend({})", kExtendRows), StepKind::kDraftExtend, {kExtendRows, options.depth, LogitRows::kLast}});
+  steps->push_back({"draft step", StepKind::kDraftStep, {1, options.depth, LogitRows::kAll}});
+}
+
+// One pass of every kind of step: of these only what they read and compute is used.
+Result<std::vector<StepProfile>> WorkOfSteps(const EngineOptions& engine, const BenchOptions& options, const LoadedModels& models) {
+  std::vector<StepToProfile> steps;
+  for (const int rows : options.verify_rows) steps.push_back(VerifyStep(rows, options.depth));
+  AddOtherSteps(engine, options, models.draft != nullptr, &steps);
+  return ProfileSteps(models, steps, 1);
+}
+
+Result<std::vector<StepProfile>> OpProfiles(const EngineOptions& engine, const BenchOptions& options, const LoadedModels& models) {
+  std::vector<StepToProfile> steps;
+  for (const int64_t rows : kProfiledRows) steps.push_back(VerifyStep(rows, options.depth));
+  AddOtherSteps(engine, options, models.draft != nullptr, &steps);
+  return ProfileSteps(models, steps, kPasses * options.repeats);
+}
+
 class Bench {
  public:
-  Bench(const EngineOptions& resolved, const BenchOptions& options, LoadedModels models)
+  Bench(const EngineOptions& resolved, const BenchOptions& options, LoadedModels models, std::vector<StepProfile> work)
       : options_(options),
         has_head_(models.draft != nullptr),
+        ops_(*models.ops),
+        work_(std::move(work)),
         step_models_{models.target_runner.get(), models.draft_runner.get(), models.pages.get()},
         engine_(resolved, std::move(models)),
         steps_(step_models_, options.depth + MostRows(options), MostRows(options)),
@@ -122,21 +169,34 @@ class Bench {
     report.bytes_per_pass = engine_.target_bytes_per_pass();
     report.draft_bytes_per_pass = engine_.draft_bytes_per_pass();
     HAAST_ASSIGN_OR_RETURN(report.read_gb_per_s, MeasureReadBandwidth(engine_.options().threads, report.bytes_per_pass));
-    const auto share = [&](int64_t bytes, double milliseconds) {
-      return milliseconds > 0.0 ? static_cast<double>(bytes) / (report.read_gb_per_s * 1e9) / (milliseconds * 1e-3) : 0.0;
-    };
-    for (const VerifyTiming& timing : report.verify) {
-      if (timing.rows == 1) report.decode_roofline = share(report.bytes_per_pass, timing.milliseconds.median);
-    }
+    report.int8_tops = MeasureInt8Rate(ops_, engine_.options().threads);
     if (has_head_) {
       report.draft_step_ms = TimingOf(draft_step_.repeats);
       report.draft_extend_ms = TimingOf(draft_extend_.repeats);
-      report.draft_roofline = share(report.draft_bytes_per_pass, report.draft_step_ms.median);
     }
+    AddRooflines(&report);
     return report;
   }
 
  private:
+  // work_ is in the order of WorkOfSteps.
+  void AddRooflines(BenchReport* report) const {
+    const Roofline roofline{report->read_gb_per_s, report->int8_tops};
+    const auto share = [&](const StepProfile& work, double milliseconds) {
+      return roofline.Floor(work.bytes, work.operations) / (milliseconds * 1e-3);
+    };
+    for (size_t i = 0; i < verify_.size(); ++i) {
+      VerifyTiming& timing = report->verify[i];
+      timing.roofline = share(work_[i], timing.milliseconds.median);
+      if (timing.rows == 1) report->decode_roofline = timing.roofline;
+    }
+    const StepProfile* other = &work_[verify_.size()];
+    report->prefill_roofline = share(other[0], static_cast<double>(other[0].rows) / report->prefill_tps.median * 1e3);
+    if (!has_head_) return;
+    report->draft_extend_roofline = share(other[1], report->draft_extend_ms.median);
+    report->draft_step_roofline = share(other[2], report->draft_step_ms.median);
+  }
+
   // Every kind of step once.
   Status Passes(bool warm_up) {
     for (size_t i = 0; i < verify_.size(); ++i) {
@@ -154,6 +214,8 @@ class Bench {
 
   const BenchOptions& options_;
   const bool has_head_;
+  const kernels::Ops& ops_;
+  const std::vector<StepProfile> work_;
   const StepModels step_models_;  // taken before the engine takes the models
   EngineImpl engine_;
   StepBench steps_;
@@ -175,9 +237,17 @@ Result<BenchReport> RunBench(const EngineOptions& options, const BenchOptions& b
   if (progress) progress("loading " + options.model);
   HAAST_ASSIGN_OR_RETURN(engine::LoadedModels models, engine::LoadModels(&resolved));
   HAAST_RETURN_IF_ERROR(engine::CheckBenchOptions(resolved, bench_options, models));
-  engine::Bench bench(resolved, bench_options, std::move(models));
+  std::vector<StepProfile> profile;
+  if (bench_options.profile) {
+    if (progress) progress("profiling");
+    HAAST_ASSIGN_OR_RETURN(profile, engine::OpProfiles(resolved, bench_options, models));
+  }
+  HAAST_ASSIGN_OR_RETURN(std::vector<StepProfile> work, engine::WorkOfSteps(resolved, bench_options, models));
+  engine::Bench bench(resolved, bench_options, std::move(models), std::move(work));
   HAAST_RETURN_IF_ERROR(bench.Run(progress));
-  return bench.Report();
+  HAAST_ASSIGN_OR_RETURN(BenchReport report, bench.Report());
+  report.profile = std::move(profile);
+  return report;
 }
 
 Result<StepCosts> MeasureStepCosts(const EngineOptions& options, int repeats) {

@@ -56,9 +56,40 @@ TEST_F(BenchTest, MeasuresEveryStep) {
   for (const VerifyTiming& timing : report->verify) ExpectOrdered(timing.milliseconds);
   EXPECT_GT(report->bytes_per_pass, 0);
   EXPECT_GT(report->draft_bytes_per_pass, 0);
-  EXPECT_NEAR(report->decode_roofline,
-              static_cast<double>(report->bytes_per_pass) / report->read_gb_per_s / 1e6 / report->verify[0].milliseconds.median, 1e-9);
-  EXPECT_GT(report->draft_roofline, 0.0);
+  for (const VerifyTiming& timing : report->verify) EXPECT_GT(timing.roofline, 0.0) << timing.rows;
+  EXPECT_EQ(report->decode_roofline, report->verify[0].roofline);
+  for (const double share : {report->prefill_roofline, report->draft_step_roofline, report->draft_extend_roofline}) EXPECT_GT(share, 0.0);
+  EXPECT_TRUE(report->profile.empty());
+}
+
+TEST_F(BenchTest, ProfilesNameEveryOpAndItsBytes) {
+  options_.profile = true;
+  options_.verify_rows = {1};
+  const Result<BenchReport> report = RunBench(engine_, options_, nullptr);
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  std::vector<std::string> steps;
+  for (const StepProfile& step : report->profile) steps.push_back(step.step);
+  EXPECT_THAT(steps, ::testing::ElementsAre("verify(1)", "verify(4)", "verify(8)", "prompt(16)", "draft extend(4)", "draft step"));
+  const testing::TinyEagle3 head;
+  const testing::TinyLlama& model = head.target;
+  const StepProfile& verify = report->profile[1];
+  std::vector<std::string> ops;
+  int64_t weights = 0;
+  for (const OpProfile& op : verify.ops) {
+    ops.push_back(op.op);
+    EXPECT_GE(op.microseconds, 0.0);
+    if (op.op.starts_with("linear")) weights += op.bytes;
+  }
+  const int qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
+  EXPECT_THAT(ops,
+              ::testing::ElementsAre(fmt::format("linear q_proj+k_proj+v_proj {}x{}", qkv, model.hidden), "rope_store", "attention",
+                                     ::testing::StartsWith("linear o_proj "), ::testing::StartsWith("linear gate_proj+up_proj "),
+                                     ::testing::StartsWith("linear down_proj "), ::testing::StartsWith("linear lm_head "), "the rest"));
+  EXPECT_EQ(weights, report->bytes_per_pass) << "a pass reads each weight once";
+  EXPECT_EQ(verify.ops[2].calls, model.layers);
+  const int64_t entry = 2 * model.kv_heads * model.head_dim * 2;  // K and V, f16
+  EXPECT_EQ(verify.ops[2].bytes, model.layers * (options_.depth + 4) * entry);
+  EXPECT_EQ(report->profile[5].ops.back().calls, 0);
 }
 
 TEST_F(BenchTest, WithoutHeadDraftTimesAreZero) {
@@ -66,7 +97,7 @@ TEST_F(BenchTest, WithoutHeadDraftTimesAreZero) {
   const Result<BenchReport> report = RunBench(engine_, options_, nullptr);
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_EQ(report->draft_step_ms.max, 0.0);
-  EXPECT_EQ(report->draft_roofline, 0.0);
+  EXPECT_EQ(report->draft_step_roofline, 0.0);
   EXPECT_EQ(report->draft_bytes_per_pass, 0);
 }
 

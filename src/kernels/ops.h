@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/cpu.h"
 #include "base/thread_pool.h"
@@ -27,6 +28,7 @@ struct PackedWeight {
   Buffer data;                 // repacked numbers; empty where the backend reads `source` in place
   TensorView source;           // [N, K]; outlives this object only where `data` is empty
   int64_t bytes_per_pass = 0;  // bytes one product must read, for the roofline
+  std::string name;            // for profiles: "q_proj"
 };
 
 // What `linear` does to its input rows before the product. Each is exactly the named op followed by a plain product, with
@@ -157,6 +159,10 @@ struct Ops {
   // out[i] = exp((logits[i] - max) * scale) for n logits; returns their sum, added in one fixed order. Sampling at
   // temperature 1/scale; out may be logits.
   float (*exp_row)(const float* logits, int64_t n, float max, float scale, float* out);
+
+  // For the roofline: dot products of bytes by the instructions that `linear` uses, from registers, `rounds` times a few. Returns
+  // the operations done (a product and its addition are two). Null: no such instructions.
+  int64_t (*dot_loop)(int64_t rounds) = nullptr;
 };
 
 const Ops& RefOps();

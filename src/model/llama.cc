@@ -42,7 +42,7 @@ Result<std::unique_ptr<Llama>> Llama::Load(const io::ModelFile& file, const Llam
   if (binder.Has("lm_head.weight") || !config.tied_embeddings) {
     HAAST_ASSIGN_OR_RETURN(head, binder.Table({"lm_head.weight"}, config.vocab_size, config.hidden_size));
   }
-  HAAST_ASSIGN_OR_RETURN(kernels::PackedWeight packed_head, PackMatrix(head, file, load));
+  HAAST_ASSIGN_OR_RETURN(kernels::PackedWeight packed_head, PackMatrix(head, "lm_head", file, load));
   model->lm_head_ = std::make_shared<const kernels::PackedWeight>(std::move(packed_head));
   HAAST_ASSIGN_OR_RETURN(std::vector<float> factors, binder.OptionalVector("rope_freqs.weight", config.head_dim / 2));
   HAAST_RETURN_IF_ERROR(binder.CheckAllUsed());

@@ -6,6 +6,17 @@
 #include "base/printable.h"
 
 namespace haast::model {
+namespace {
+
+// "q_proj" of "model.layers.3.self_attn.q_proj.weight".
+std::string ShortName(const std::string& name) {
+  const size_t end = name.rfind('.');
+  const size_t dot = end == std::string::npos || end == 0 ? std::string::npos : name.rfind('.', end - 1);
+  const size_t begin = dot == std::string::npos ? 0 : dot + 1;
+  return name.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
+}  // namespace
 
 Result<TensorView> WeightBinder::Require(const std::string& name, std::initializer_list<int64_t> shape) {
   const TensorView* view = file_.Find(name);
@@ -50,16 +61,17 @@ LoadContext CheckOnly() {
   return {ops, none, std::nullopt};
 }
 
-Result<kernels::PackedWeight> PackMatrix(const TensorView& view, const io::ModelFile& file, const LoadContext& load) {
+Result<kernels::PackedWeight> PackMatrix(const TensorView& view, std::string name, const io::ModelFile& file, const LoadContext& load) {
   const bool quantise = load.quantise_to && IsFloat(view.dtype);
   HAAST_ASSIGN_OR_RETURN(kernels::PackedWeight packed, load.ops.pack(view, quantise ? &*load.quantise_to : nullptr, load.pool));
+  packed.name = std::move(name);
   if (packed.data.size() > 0) file.DropPages(view);
   return packed;
 }
 
 Result<kernels::PackedWeight> WeightBinder::Matrix(const std::string& name, int64_t n, int64_t k, const LoadContext& load) {
   HAAST_ASSIGN_OR_RETURN(TensorView view, Table({name}, n, k));
-  return PackMatrix(view, file_, load);
+  return PackMatrix(view, ShortName(name), file_, load);
 }
 
 Result<std::vector<float>> WeightBinder::Vector(const std::string& name, int64_t n) {

@@ -56,6 +56,7 @@ std::vector<float> ToFloats(const TensorView& view);
 // For a file that is checked and not loaded: names, shapes and element types count, every prepared matrix is empty.
 LoadContext CheckOnly();
 
-Result<kernels::PackedWeight> PackMatrix(const TensorView& view, const io::ModelFile& file, const LoadContext& load);
+// `name`: PackedWeight::name.
+Result<kernels::PackedWeight> PackMatrix(const TensorView& view, std::string name, const io::ModelFile& file, const LoadContext& load);
 
 }  // namespace haast::model

@@ -175,7 +175,8 @@ const LinearKernels& KernelsOf() {
       .linear = [](const LinearInput& input, std::span<const LinearTask> tasks, Workspace& workspace,
                    base::ThreadPool& pool) { RunLinear(IsaKernelsFor(kIsa), input, tasks, workspace, pool); },
       .rms_norm_row = IsaKernelsFor(kIsa).rms_norm_row,
-      .silu_mul_row = IsaKernelsFor(kIsa).silu_mul_row};
+      .silu_mul_row = IsaKernelsFor(kIsa).silu_mul_row,
+      .dot_loop = IsaKernelsFor(kIsa).dot_loop};
   return kernels;
 }
 

@@ -20,6 +20,8 @@ struct LinearKernels {
   // One row of each prologue, with the bits that `linear` gives it; out may be x. Ops::rms_norm must use this one.
   void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t k, float* out);
   void (*silu_mul_row)(const float* x, const float* up, int64_t k, float* out);
+
+  int64_t (*dot_loop)(int64_t rounds);  // Ops::dot_loop
 };
 
 const LinearKernels& LinearFor(base::Isa isa);

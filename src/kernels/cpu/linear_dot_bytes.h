@@ -263,5 +263,40 @@ template <Layout kLayout, int kRows, int kHalf, typename Fn>
 
 #endif
 
+// Ops::dot_loop: one step of one of several independent chains.
+[[gnu::always_inline]] inline I DotStep(I acc, I numbers, I q) {
+#if defined(HAAST_VEC_I8MM)
+  return vmmlaq_s32(acc, vreinterpretq_s8_s32(numbers), vreinterpretq_s8_s32(q));
+#elif defined(HAAST_VEC_VNNI) || defined(HAAST_VEC_NEON)
+  return DotAdd(acc, numbers, q);
+#else
+  return AddWords(acc, MaddBytes(numbers, q));
+#endif
+}
+
+inline int64_t DotLoop(int64_t rounds) {
+#if defined(HAAST_VEC_I8MM)
+  constexpr int kOperations = 64;
+#else
+  constexpr int kOperations = 2 * 4 * kLanes;
+#endif
+  constexpr int kChains = 8;
+  I acc[kChains];
+  for (int i = 0; i < kChains; ++i) acc[i] = SetI(i);
+  I numbers = SetBytes(3);
+  const I q = SetBytes(5);
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (int i = 0; i < kChains; ++i) {
+      Pin(numbers);  // else one product would serve all chains
+      acc[i] = DotStep(acc[i], numbers, q);
+    }
+  }
+  for (int i = 1; i < kChains; ++i) acc[0] = AddI(acc[0], acc[i]);
+  int32_t lane;
+  std::memcpy(&lane, &acc[0], sizeof(lane));
+  [[maybe_unused]] const volatile int32_t sink = lane;
+  return rounds * kChains * kOperations;
+}
+
 }  // namespace
 }  // namespace haast::kernels

@@ -54,6 +54,7 @@ struct IsaKernels {
   TileFn tile[kNumLayouts][kMaxGroup + 1];  // by rows of the register block, 1 .. group
   void (*rms_norm_row)(const float* x, const float* weight, float eps, int64_t k, float* out);
   void (*silu_mul_row)(const float* x, const float* up, int64_t k, float* out);
+  int64_t (*dot_loop)(int64_t rounds) = nullptr;  // Ops::dot_loop
 };
 
 const IsaKernels& PortableLinear();

@@ -200,6 +200,9 @@ inline IsaKernels MakeKernels(const char* name, bool emulated = false) {
   isa.prepare_float[2] = PrepareFloat<Prologue::kSiluMul>;
   isa.rms_norm_row = RmsNormRow;
   isa.silu_mul_row = SiluMulRow;
+#if !defined(HAAST_VEC_PORTABLE)
+  isa.dot_loop = DotLoop;
+#endif
   FillTable<kGroup>(isa);
   return isa;
 }

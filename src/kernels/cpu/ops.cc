@@ -34,6 +34,7 @@ struct Table {
         .row_stats = RowKernelsFor(kIsa).row_stats,
         .argmax = RowKernelsFor(kIsa).argmax,
         .exp_row = RowKernelsFor(kIsa).exp_row,
+        .dot_loop = LinearFor(kIsa).dot_loop,
     };
     return ops;
   }
