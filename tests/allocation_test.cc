@@ -1,4 +1,4 @@
-// A step allocates nothing: launches at all, an engine's step but for the event that it returns and a few short lists.
+// Launches allocate nothing, and an engine's step little but the event that it returns.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -89,11 +89,15 @@ TEST_F(AllocationTest, LaunchesAllocateNothing) {
   EXPECT_EQ(allocations - before, 0);
 }
 
-TEST_F(AllocationTest, StepsAllocateFewShortLists) {
+// The event and its tokens, what was accepted, and a list of items a drafter: their number does not depend on model or context.
+TEST_F(AllocationTest, StepsAllocateAFewShortLists) {
   const auto [plain, plain_bytes] = MostInAStep({});
-  const auto [chain, chain_bytes] = MostInAStep({.algorithm = SpeculativeAlgorithm::kEagle3, .num_draft_tokens = 3});
-  printf("plain %ld %ld chain %ld %ld\n", plain, plain_bytes, chain, chain_bytes);
   EXPECT_GT(plain, 0) << "an event holds tokens: who counts none does not count";
+  EXPECT_LE(plain, 16);
+  EXPECT_LE(plain_bytes, 8192) << "the request's own list of tokens doubles now and then";
+  const auto [chain, chain_bytes] = MostInAStep({.algorithm = SpeculativeAlgorithm::kEagle3, .num_draft_tokens = 3});
+  EXPECT_LE(chain, 40);
+  EXPECT_LE(chain_bytes, 8192);
 }
 
 }  // namespace

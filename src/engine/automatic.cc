@@ -7,9 +7,11 @@
 
 namespace haast::engine {
 
-// Once, when the first request speculates automatically.
+// Once, when the first request that speculates automatically has its first token, which need not wait for it.
 Status EngineImpl::MeasureCosts() {
-  const auto automatic = [](const auto& sequence) { return sequence->speculates() && sequence->request.speculation.automatic; };
+  const auto automatic = [](const auto& sequence) {
+    return sequence->generated() > 0 && sequence->speculates() && sequence->request.speculation.automatic;
+  };
   if (!costs_.target.empty() || std::none_of(running_.begin(), running_.end(), automatic)) return {};
   // Cached pages may have filled the pool. Where requests hold the rest, the measurement waits.
   MakeRoom(kv::PagesFor(TokensFor(kQuickGrid), options_.page_size));

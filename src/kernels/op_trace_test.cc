@@ -26,7 +26,7 @@ TEST(OpTrace, NamesCountsAndResultsOfProducts) {
   std::vector<float> out(3 * 64, -1.0f);
   const LinearTask tasks[] = {{&gate, out.data(), 64}, {&up, out.data() + 48, 64}};
   OpTrace trace(base);
-  trace.ops().linear({.x = x.data(), .ld_x = 32, .rows = 3}, tasks, workspace, pool);
+  trace.ops().linear({.x = x.data(), .ld_x = 32, .rows = 3}, std::span(tasks), workspace, pool);
   EXPECT_EQ(out, std::vector<float>(3 * 64, 0.0f)) << "the base's op ran";
   ASSERT_EQ(trace.calls().size(), 1u);
   const OpCall& call = trace.calls()[0];
