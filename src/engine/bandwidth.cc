@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "core/buffer.h"
 #include "engine/roofline.h"
+#include "exec/ops_choice.h"
 #include "haast/bench.h"
 
 namespace haast {

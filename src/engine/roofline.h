@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/ops.h"
+namespace haast::kernels {
+struct Ops;
+}
 
 namespace haast::engine {
 
