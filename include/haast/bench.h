@@ -57,7 +57,7 @@ struct BenchReport {
   std::vector<VerifyTiming> verify;
   Timing draft_step_ms;        // one draft decode step; 0 without a head
   Timing draft_extend_ms;      // draft extend of 4 rows; 0 without a head
-  double read_gb_per_s = 0.0;  // measured: all threads read a buffer of the model's size, median
+  double read_gb_per_s = 0.0;  // measured in the same turns: all threads read a buffer of the model's size
   int64_t bytes_per_pass = 0;  // weights one decode step reads
   int64_t draft_bytes_per_pass = 0;
   double int8_tops = 0.0;  // measured, 1e12 operations a second: all threads multiply bytes in registers; 0: not known
