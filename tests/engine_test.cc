@@ -172,6 +172,22 @@ TEST_F(EngineTest, LogprobsAreRawAndSorted) {
   }
 }
 
+// A bias or a mask changes what is drawn, not what is reported of the model.
+TEST_F(EngineTest, LogprobsAreThoseBeforeEdits) {
+  auto engine = MustCreate(options_);
+  const TokenOutput plain = RunRequests(*engine, {request_})[0].events[0].tokens[0];
+  Request biased = request_;
+  const int32_t forced = plain.top[0].token == 7 ? 8 : 7;
+  biased.sampling.logit_bias = {{forced, 100.0f}};
+  const TokenOutput token = RunRequests(*engine, {biased})[0].events[0].tokens[0];
+  EXPECT_EQ(token.token, forced);
+  EXPECT_LT(token.logprob, token.top[1].logprob) << "with its bias it would be the most likely token";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(token.top[i].token, plain.top[i].token);
+    EXPECT_EQ(token.top[i].logprob, plain.top[i].logprob);
+  }
+}
+
 // What the target says of each prompt token is what it says of that token when it generates it.
 TEST_F(EngineTest, PromptLogprobsAreThoseOfTheTarget) {
   auto engine = MustCreate(options_);
