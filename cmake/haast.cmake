@@ -57,6 +57,12 @@ endfunction()
 
 enable_testing()
 find_package(GTest REQUIRED)
+# Seconds. Instrumented programs are up to thirty times slower.
+if(HAAST_SANITIZE OR HAAST_CHECKED)
+  set(HAAST_TEST_TIMEOUT 3600)
+else()
+  set(HAAST_TEST_TIMEOUT 900)
+endif()
 
 # haast_test(NAME SOURCES a_test.cc DEPS haast_core ... [ARGS --flag ...] [LABELS long]): one test binary, run by ctest from the repository's
 # root. A test labelled long is built always and run only with HAAST_LONG_TESTS.
@@ -65,7 +71,7 @@ function(haast_test NAME)
   add_executable(${NAME} ${ARG_SOURCES})
   target_link_libraries(${NAME} PRIVATE haast_options ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   add_test(NAME ${NAME} COMMAND ${NAME} ${ARG_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT 900)
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${HAAST_TEST_TIMEOUT})
   if(ARG_LABELS)
     set_tests_properties(${NAME} PROPERTIES LABELS "${ARG_LABELS}")
     if("long" IN_LIST ARG_LABELS AND NOT HAAST_LONG_TESTS)
