@@ -13,31 +13,39 @@ constexpr double kUnknownRounds = 10.0;  // what that is worth
 constexpr double kLearning = 0.05;       // share of a new timing
 constexpr double kProbeShare = 0.01;     // of the time
 constexpr int kProbeRounds = 4;
-constexpr int64_t kHorizon = 64;  // rounds over which a backlog is shared out, where the answer may be longer
+constexpr int64_t kHorizon = 64;  // tokens over whose rounds a backlog is shared out, where the answer may be longer
 
 // Drafting must promise this much more than plain decoding: what an estimate is wrong by costs as much as it gains.
 constexpr double kWorthwhile = 1.01;
 
-// Calls visit(j, chance that draft j is emitted) for the first `depth` drafts of a request.
-template <typename Visit>
-void ForEachDraft(const DepthRequest& request, int depth, const Visit& visit) {
-  double reached = 1.0;
-  for (int j = 0; j < depth; ++j) {
-    reached *= request.own->Chance(j, request.prior);
-    visit(j, reached);
+// Expected tokens of a step of one request, by its depth.
+using TokensByDepth = std::array<double, kMaxPlannedDepth + 1>;
+
+// Up to the depth that each may draft.
+std::vector<TokensByDepth> ExpectedTokens(std::span<const DepthRequest> requests) {
+  std::vector<TokensByDepth> tokens(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    double reached = 1.0;  // chance that a draft is emitted
+    tokens[i][0] = 1.0;
+    for (int j = 0; j < std::min(requests[i].most, kMaxPlannedDepth); ++j) {
+      reached *= requests[i].own->Chance(j, requests[i].prior);
+      tokens[i][static_cast<size_t>(j) + 1] = tokens[i][static_cast<size_t>(j)] + reached;
+    }
   }
+  return tokens;
 }
 
 // What a round of drafting leaves to be learned belongs to the next one; a longer backlog is shared out over all rounds to come.
 int64_t FreshRows(const DepthRequest& request) { return request.backlog <= kMaxPlannedDepth + 1 ? request.backlog : 2; }
 
-double BacklogSeconds(const DepthRequest& request, const CostModel& costs) {
+// `tokens`: of a round, expected.
+double BacklogSeconds(const DepthRequest& request, double tokens, const CostModel& costs) {
   const double all = costs.draft_extend->Seconds({.rows = request.backlog, .logit_rows = 1});
   const double fresh = costs.draft_extend->Seconds({.rows = FreshRows(request), .logit_rows = 1});
-  return std::max(0.0, all - fresh) / static_cast<double>(std::clamp<int64_t>(request.remaining, 1, kHorizon));
+  return std::max(0.0, all - fresh) / std::max(1.0, static_cast<double>(std::min(request.remaining, kHorizon)) / tokens);
 }
 
-// The price of a step: the drafter's learning and drafting, and the target's launch.
+// The price of a step without what is long behind: the drafter's learning and drafting, and the target's launch.
 double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
   double seconds = 0.0;
   LaunchSize target = others;
@@ -49,7 +57,6 @@ double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> 
     if (depth == 0) continue;
     extend.Add(FreshRows(requests[i]), requests[i].context);
     ++extend.logit_rows;
-    seconds += BacklogSeconds(requests[i], costs);
     for (int64_t level = 1; level < depth; ++level) steps[static_cast<size_t>(level)].Add(1, requests[i].context + level);
   }
   target.logit_rows = target.rows;
@@ -61,6 +68,18 @@ double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> 
     seconds += costs.draft_step->Seconds(step);
   }
   return seconds;
+}
+
+double Speed(std::span<const DepthRequest> requests, std::span<const TokensByDepth> tokens, std::span<const int> depths,
+             const LaunchSize& others, const CostModel& costs) {
+  double seconds = StepSeconds(requests, depths, others, costs);
+  double steps = 0.0;  // that a token of every request takes, summed up
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const double expected = tokens[i][static_cast<size_t>(depths[i])];
+    steps += 1.0 / expected;
+    if (depths[i] > 0) seconds += BacklogSeconds(requests[i], expected, costs);
+  }
+  return steps * seconds > 0.0 ? static_cast<double>(requests.size()) / (steps * seconds) : 0.0;
 }
 
 }  // namespace
@@ -102,34 +121,23 @@ bool AcceptanceEstimate::AreCounts(const Counts& counts) {
   return true;
 }
 
-StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
-  StepPrice price{.tokens = 0.0, .seconds = StepSeconds(requests, depths, others, costs)};
-  for (size_t i = 0; i < requests.size(); ++i) {
-    price.tokens += 1.0;
-    ForEachDraft(requests[i], depths[i], [&](int, double reached) { price.tokens += reached; });
-  }
-  return price;
+double StepSpeed(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
+  return Speed(requests, ExpectedTokens(requests), depths, others, costs);
 }
 
 std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs) {
+  const std::vector<TokensByDepth> tokens = ExpectedTokens(requests);
   std::vector<int> best(requests.size(), 0);
-  std::vector<std::array<double, kMaxPlannedDepth + 1>> tokens(requests.size());  // expected of each request by its depth
-  const auto rate = [&](const std::vector<int>& depths) {
-    double sum = 0.0;
-    for (size_t i = 0; i < depths.size(); ++i) sum += tokens[i][static_cast<size_t>(depths[i])];
-    const double seconds = StepSeconds(requests, depths, others, costs);
-    return seconds > 0.0 ? sum / seconds : 0.0;
-  };
-  double best_rate = 0.0;
+  double best_speed = Speed(requests, tokens, best, others, costs) * kWorthwhile;
   const auto consider = [&](const std::vector<int>& depths) {
-    const double now = rate(depths);
-    if (now <= best_rate) return;
-    best_rate = now;
+    const double now = Speed(requests, tokens, depths, others, costs);
+    if (now <= best_speed) return;
+    best_speed = now;
     best = depths;
   };
-  // The likeliest drafts first. A deeper draft of a request is never likelier than the one before it, and comes after it.
+  // The drafts that save most steps first. A deeper draft of a request never saves more than the one before it, and comes after it.
   struct Draft {
-    double gain;  // chance that it is emitted
+    double saved;  // steps for a token
     int depth;
     size_t request;
   };
@@ -138,14 +146,12 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const Laun
   for (size_t i = 0; i < requests.size(); ++i) {
     const int most = std::min(requests[i].most, kMaxPlannedDepth);
     deepest = std::max(deepest, most);
-    tokens[i][0] = 1.0;
-    ForEachDraft(requests[i], most, [&](int j, double reached) {
-      tokens[i][static_cast<size_t>(j) + 1] = tokens[i][static_cast<size_t>(j)] + reached;
-      drafts.push_back({reached, j + 1, i});
-    });
+    for (int d = 1; d <= most; ++d) {
+      const auto depth = static_cast<size_t>(d);
+      drafts.push_back({1.0 / tokens[i][depth - 1] - 1.0 / tokens[i][depth], d, i});
+    }
   }
-  best_rate = rate(best) * kWorthwhile;
-  std::stable_sort(drafts.begin(), drafts.end(), [](const Draft& a, const Draft& b) { return a.gain > b.gain; });
+  std::stable_sort(drafts.begin(), drafts.end(), [](const Draft& a, const Draft& b) { return a.saved > b.saved; });
   std::vector<int> depths(requests.size(), 0);
   for (const Draft& draft : drafts) {
     depths[draft.request] = draft.depth;

@@ -57,16 +57,14 @@ struct DepthRequest {
   int64_t id = 0;                   // the request's, by which a probe goes on with it
 };
 
-// The depths (0: no drafts) with the most expected tokens a second. `others`: the part of the target's launch that belongs to
-// nobody in `requests`.
+// The depths (0: no drafts) with the highest StepSpeed. `others`: the part of the target's launch that belongs to nobody in `requests`.
 std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs);
 
-// Expected tokens and seconds of a step with these depths: what ChooseDepths compares.
-struct StepPrice {
-  double tokens = 0.0;
-  double seconds = 0.0;
-};
-StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
+// Tokens a second of one request in steps with these depths, expected: the harmonic mean over `requests`; 0 where steps cost nothing.
+// depths[i] <= requests[i].most.
+// It is the time that answers take that counts, not the tokens of a step: a request that leaves its drafts to others keeps its place
+// for longer, and runs on nearly alone when they are done.
+double StepSpeed(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
 
 // When a drafter whose drafts do not pay is tried again, for a few rounds of one request: seldom enough to cost about a hundredth.
 class ProbeClock {

@@ -112,12 +112,11 @@ TEST(ChooseDepths, BeatsEveryFixedDepth) {
     LaunchSize others;
     others.Add(static_cast<int64_t>(random() % 3), 100);
     const std::vector<int> chosen = ChooseDepths(requests, others, machine.costs());
-    const StepPrice ours = PriceStep(requests, chosen, others, machine.costs());
+    const double ours = StepSpeed(requests, chosen, others, machine.costs());
     for (int depth = 0; depth <= 8; ++depth) {
       std::vector<int> fixed;
       for (const DepthRequest& request : requests) fixed.push_back(std::min(depth, request.most));
-      const StepPrice theirs = PriceStep(requests, fixed, others, machine.costs());
-      EXPECT_GE(ours.tokens / ours.seconds, 0.99 * theirs.tokens / theirs.seconds) << "depth " << depth << " for all of " << batch;
+      EXPECT_GE(ours, 0.99 * StepSpeed(requests, fixed, others, machine.costs())) << "depth " << depth << " for all of " << batch;
     }
     for (size_t i = 0; i < chosen.size(); ++i) EXPECT_LE(chosen[i], requests[i].most);
   }
@@ -138,6 +137,40 @@ TEST(ChooseDepths, ABacklogThatIsNotPaidBackIsLeft) {
   EXPECT_THAT(ChooseDepths({&request, 1}, {}, kWide.costs()), ElementsAre(0));
   request.backlog = 3;
   EXPECT_GT(ChooseDepths({&request, 1}, {}, kWide.costs())[0], 0);
+}
+
+// Rows are free up to seven, the eighth costs more than a draft of four requests alike adds to the tokens of a step. Left out of it, a
+// request takes half as long again as the others and runs on alone.
+TEST(ChooseDepths, NobodyIsLeftBehindForTheLastRow) {
+  const Machine machine{Costs({1, 7, 8, 9}, {3.4, 3.4, 3.8, 4.3})};
+  const AcceptanceEstimate own = Accepts(0.6);
+  const AcceptanceEstimate lower = Accepts(0.55);
+  const AcceptanceEstimate hopeless = Accepts(0.05);
+  std::vector<DepthRequest> requests(4, {&own, nullptr, 8, 100, 1, 1000});
+  requests[2].own = &lower;
+  EXPECT_THAT(ChooseDepths(requests, {}, machine.costs()), ElementsAre(1, 1, 1, 1));
+  requests[2].own = &hopeless;
+  EXPECT_THAT(ChooseDepths(requests, {}, machine.costs()), ElementsAre(1, 1, 0, 1));
+}
+
+// A round makes several tokens, so that an answer has fewer rounds than tokens to pay a backlog back in.
+TEST(ChooseDepths, ABacklogIsCaughtUpOnlyIfTheAnswerEndsSooner) {
+  for (const double chance : {0.02, 0.3, 0.6, 0.9}) {
+    const AcceptanceEstimate own = Accepts(chance);
+    int64_t least = 0;  // tokens still to come for which the drafter catches up
+    for (int64_t remaining = 60; remaining > 1; --remaining) {
+      const DepthRequest behind{&own, nullptr, 3, 300, 300, remaining};
+      if (const auto depths = ChooseDepths({&behind, 1}, {}, kWide.costs()); depths[0] > 0) {
+        const DepthRequest caught_up{&own, nullptr, 3, 300, 2, remaining};
+        const double tokens = static_cast<double>(remaining);
+        const double catch_up = kWide.extend.Seconds({.rows = 300, .logit_rows = 1}) - kWide.extend.Seconds({.rows = 2, .logit_rows = 1});
+        const double drafting = catch_up + tokens / StepSpeed({&caught_up, 1}, depths, {}, kWide.costs());
+        EXPECT_LT(drafting, tokens / StepSpeed({&caught_up, 1}, std::vector<int>{0}, {}, kWide.costs())) << chance << ", " << remaining;
+        least = remaining;
+      }
+    }
+    EXPECT_EQ(least > 0, chance > 0.1) << chance;
+  }
 }
 
 class ProbeClockTest : public ::testing::Test {
