@@ -44,6 +44,12 @@ class AllocationTest : public ::testing::Test {
     options_.prefix_cache = false;
   }
 
+  void SetUp() override {
+#ifdef HAAST_CHECKED
+    GTEST_SKIP() << "checks of whole launches allocate";
+#endif
+  }
+
   // Most allocations, and bytes of them, in one step of a request once its first `warm_up` steps are over.
   std::pair<int64_t, int64_t> MostInAStep(const SpeculationParams& speculation) {
     constexpr int kWarmUp = 20;
@@ -71,9 +77,6 @@ class AllocationTest : public ::testing::Test {
 };
 
 TEST_F(AllocationTest, LaunchesAllocateNothing) {
-#ifdef HAAST_CHECKED
-  GTEST_SKIP() << "checks of whole launches allocate";
-#endif
   auto models = engine::LoadModels(&options_);
   ASSERT_TRUE(models) << models.error().message;
   engine::StepBench bench({models->target_runner.get(), models->draft_runner.get(), models->pages.get()}, 64, 8);
