@@ -282,18 +282,20 @@ inline int64_t DotLoop(int64_t rounds) {
 #endif
   constexpr int kChains = 8;
   I acc[kChains];
-  for (int i = 0; i < kChains; ++i) acc[i] = SetI(i);
+  Unroll<0, kChains>([&]<int i>() { acc[i] = SetI(i); });
   I numbers = SetBytes(3);
   const I q = SetBytes(5);
   for (int64_t round = 0; round < rounds; ++round) {
-    for (int i = 0; i < kChains; ++i) {
+    Unroll<0, kChains>([&]<int i>() {
       Pin(numbers);  // else one product would serve all chains
       acc[i] = DotStep(acc[i], numbers, q);
-    }
+      Pin(acc[i]);
+    });
   }
-  for (int i = 1; i < kChains; ++i) acc[0] = AddI(acc[0], acc[i]);
+  I sum = acc[0];
+  Unroll<1, kChains>([&]<int i>() { sum = AddI(sum, acc[i]); });
   int32_t lane;
-  std::memcpy(&lane, &acc[0], sizeof(lane));
+  std::memcpy(&lane, &sum, sizeof(lane));
   [[maybe_unused]] const volatile int32_t sink = lane;
   return rounds * kChains * kOperations;
 }
