@@ -101,6 +101,22 @@ TEST_P(PreemptionTest, CancellingAPreemptedRequestLeavesNothing) {
   EXPECT_EQ(engine->stats().free_pages + engine->stats().cached_pages, engine->stats().total_pages);
 }
 
+// The head lags behind a prompt that is still being read. Where such a request loses its pages, those that its twin left reach beyond what
+// it kept, and what waited for the head is read again.
+TEST_P(PreemptionTest, APromptHalfReadGoesOnWithThePagesOfItsTwin) {
+  const Request twin = MakeRequest(60, 50, 4, 3);
+  const Answer expected = Alone(twin);
+  options_.page_size = 1;
+  options_.kv_tokens = 2 * (60 + 1 + 3) + 4;
+  for (const int chunk : {3, 6, 10}) {
+    options_.prefill_chunk = chunk;
+    auto engine = MustCreate(options_);
+    const std::string what = "chunk " + std::to_string(chunk);
+    ExpectAll({expected, expected}, RunRequests(*engine, {twin, twin}), what);
+    EXPECT_GT(engine->stats().preemptions, 0) << what;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, PreemptionTest,
                          ::testing::Values(Mode{"recompute", Preemption::kRecompute, false, false},
                                            Mode{"recompute_cached", Preemption::kRecompute, false, true},
