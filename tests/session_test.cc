@@ -143,6 +143,24 @@ TEST_F(SessionTest, WhatAutomaticSpeculationLearntComesBack) {
   }
 }
 
+// KV of target and drafter and what the drafter carries: a step after being resumed they are what they are without it.
+TEST_F(SessionTest, AResumedStateIsTheUninterruptedOne) {
+  for (const SpeculativeAlgorithm algorithm :
+       {SpeculativeAlgorithm::kNone, SpeculativeAlgorithm::kEagle3, SpeculativeAlgorithm::kDraftModel}) {
+    request_.speculation.algorithm = algorithm;
+    const std::vector<uint8_t> uninterrupted = Decoded(SavedAfter(7)).kv_state;
+    const std::string path = SavedAfter(6);
+    auto engine = MustCreate(options_);
+    const auto resumed = engine->Resume(path);
+    ASSERT_TRUE(resumed) << resumed.error().message;
+    Answer answer;
+    Run(*engine, 1, &answer);
+    ASSERT_TRUE(engine->Save(resumed->id, dir_.Join("again")));
+    EXPECT_FALSE(uninterrupted.empty());
+    EXPECT_EQ(Decoded(dir_.Join("again")).kv_state, uninterrupted) << SpeculativeAlgorithmName(algorithm);
+  }
+}
+
 TEST_F(SessionTest, TheSavedRequestGoesOnAndManyResumeTogether) {
   auto engine = MustCreate(options_);
   const Answer expected = RunRequests(*engine, {request_})[0];
