@@ -31,7 +31,10 @@ std::optional<int64_t> Number(const io::JsonObject& object, const char* key) {
 std::optional<int64_t> Rows(const io::JsonObject& object, const char* key) {
   if (!object.Has(key)) return std::nullopt;
   const std::vector<int64_t> shape = object.Integers(key, 0, kMaxNumber);
-  if (shape.empty()) return std::nullopt;
+  if (shape.empty()) {
+    object.Fail(key, "a shape, its first number the rows", "an empty list");
+    return std::nullopt;
+  }
   return shape[0];
 }
 
@@ -108,7 +111,11 @@ void ReadLengths(const io::JsonObject& object, LaunchDump* dump) {
   view.kv_indptr = Array(object, "kv_indptr", &dump->kv_indptr, &dump->narrowed);
   view.kv_len = Array(object, "kv_len", &dump->kv_len, &dump->narrowed);
   // No sum or difference of lengths may overflow.
-  for (int64_t& length : dump->kv_len) length = std::clamp(length, -kMaxNumber, kMaxNumber);
+  for (size_t b = 0; b < dump->kv_len.size(); ++b) {
+    if (dump->kv_len[b] < -kMaxNumber || dump->kv_len[b] > kMaxNumber) {
+      object.Fail("kv_len", fmt::format("whole numbers of at most {}", kMaxNumber), fmt::format("{} at index {}", dump->kv_len[b], b));
+    }
+  }
   if (view.kv_len.present()) {
     view.batch = view.kv_len.size();
   } else {
