@@ -224,6 +224,23 @@ TEST_F(RejectionTest, ASeedHasOneAnswer) {
   ExpectSameBits(other[7], expected[7], "suffix");
 }
 
+// Drafts that were drawn decide how a token is drawn: a request that is computed again drafts for its newest token as it would have.
+TEST_F(RejectionTest, AHeadsRequestsGoOnAfterPreemption) {
+  const std::vector<Request> requests = {requests_[0], requests_[2], requests_[4], requests_[6]};
+  const std::vector<Answer> expected = Alone(requests);
+  for (const bool prefix_cache : {false, true}) {
+    for (const int page_size : {1, 5}) {
+      options_.prefix_cache = prefix_cache;
+      options_.page_size = page_size;
+      options_.kv_tokens = 130;
+      auto engine = MustCreate(options_);
+      const std::string what = "page " + std::to_string(page_size) + (prefix_cache ? ", cached" : "");
+      ExpectAll(expected, RunRequests(*engine, requests), what);
+      EXPECT_GT(engine->stats().preemptions, 1) << what;
+    }
+  }
+}
+
 // Logprobs are those of the model, however a token was drawn: what it says of the same tokens in a prompt.
 TEST_F(RejectionTest, LogprobsAreTheModels) {
   Request request = requests_[4];
