@@ -48,7 +48,7 @@ struct CheckReport {
 struct CheckOptions {
   int64_t findings_each = 4;  // kept of one invariant and array of a launch
   int64_t max_findings = 10000;
-  int64_t max_line_bytes = int64_t{256} << 20;
+  int64_t max_line_bytes = int64_t{64} << 20;
 };
 
 // Reads `fd` to its end, line by line, in bounded memory; `name` begins the messages. Lines that cannot be read are in the

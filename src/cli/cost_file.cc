@@ -20,7 +20,13 @@ constexpr std::array<std::pair<const char*, LaunchCosts StepCosts::*>, 4> kLaunc
 Json CurveJson(const CostCurve& curve) { return {{"rows", curve.rows}, {"seconds", curve.seconds}}; }
 
 // Throws what nlohmann::json throws, with the field's name.
-CostCurve ToCurve(const Json& json) { return {json.at("rows").get<std::vector<int64_t>>(), json.at("seconds").get<std::vector<double>>()}; }
+CostCurve ToCurve(const Json& json) {
+  const Json& rows = json.at("rows");
+  for (const Json& row : rows) {
+    if (!row.is_number_integer()) throw Json::type_error::create(302, "rows: " + row.dump() + " is not a whole number", &rows);
+  }
+  return {rows.get<std::vector<int64_t>>(), json.at("seconds").get<std::vector<double>>()};
+}
 
 LaunchCosts ToLaunchCosts(const Json& json) {
   return {ToCurve(json.at("all_logits")), ToCurve(json.at("one_logit")), ToCurve(json.at("no_logits")),

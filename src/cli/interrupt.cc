@@ -72,6 +72,9 @@ bool InterruptScope::WaitReadable(int fd) {
   return false;
 }
 
-void IgnoreSigpipe() { std::signal(SIGPIPE, SIG_IGN); }
+void IgnoreWriteSignals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
 
 }  // namespace haast::cli

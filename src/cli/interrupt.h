@@ -21,7 +21,7 @@ class InterruptScope {
   static bool WaitReadable(int fd);
 };
 
-// A reader that closes its end gives a failed write instead of a signal.
-void IgnoreSigpipe();
+// A reader that closes its end, or a file at the limit of its size, gives a failed write instead of a signal.
+void IgnoreWriteSignals();
 
 }  // namespace haast::cli

@@ -23,7 +23,7 @@ void FillClosedStreams() {
 int main(int argc, char** argv) {
   using namespace haast::cli;
   FillClosedStreams();
-  IgnoreSigpipe();
+  IgnoreWriteSignals();
   Streams streams{Output(STDOUT_FILENO), Output(STDERR_FILENO), STDIN_FILENO, isatty(STDIN_FILENO) == 1};
   try {
     return RunProgram(Args(argv + std::min(argc, 1), argv + argc), streams);

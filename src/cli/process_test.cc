@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "cli/exit_code.h"
 #include "cli/program_harness.h"
@@ -203,6 +204,28 @@ TEST_F(ProcessTest, AThreadThatTheSystemRefusesIsNotTheModelsFault) {
   EXPECT_EQ(child.Wait(), kExitRuntime);
   EXPECT_THAT(child.output(), HasSubstr("ulimit -v"));
   EXPECT_THAT(child.output(), ::testing::Not(HasSubstr(files_->model)));
+}
+
+TEST_F(ProcessTest, AFileAtTheLimitOfItsSizeIsAnError) {
+  const std::string saved = files_->dir.Join("limited.session");
+  const Args command = Args{"/bin/sh",
+                            "-c",
+                            "ulimit -f 1; exec \"$@\"",
+                            "sh",
+                            HAAST_PROGRAM,
+                            "generate",
+                            "--max-tokens",
+                            "4",
+                            "--save",
+                            saved,
+                            "--save-every",
+                            "1",
+                            "hello"} +
+                       files_->Flags();
+  Child child(command, {"LC_ALL=C.UTF-8"}, Child::Streams::kPipe);
+  EXPECT_TRUE(child.ReadUntil("File too large")) << child.output();
+  EXPECT_EQ(child.Wait(), kExitFile);
+  EXPECT_FALSE(std::filesystem::exists(saved + ".haast-part"));
 }
 
 TEST_F(ProcessTest, TerminalGetsColoursUnlessNoColor) {

@@ -279,6 +279,9 @@ TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
   const std::string text =
       R"({"target": )" + curve + R"(, "head_step": )" + curve + R"(, "head_extend": )" + curve + R"(, "draft_model": )" + curve + "}";
   ExpectError(Haast(bench + Args{"--costs", Write("bad.json", text)}), kExitFile, "expected a finite time above 0");
+  std::string fraction = text;
+  fraction.replace(fraction.find("[1]"), 3, "[1.9]");
+  ExpectError(Haast(bench + Args{"--costs", Write("bad.json", fraction)}), kExitFile, "1.9 is not a whole number");
 }
 
 TEST_F(ProgramTest, AFifoIsNoModel) {

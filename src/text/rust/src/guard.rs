@@ -1,9 +1,9 @@
 //! Runs code that hostile input may drive into a panic, deep recursion or a memory explosion.
 //!
 //! The code runs on a thread of its own with a large stack. Its allocations are counted by the global allocator; one that
-//! would pass the budget cannot be refused (the crates abort the process on a refused allocation, and an allocator must not
-//! unwind), so the thread reports the limit and then sleeps for ever, with at most its budget of memory. A handle that was
-//! driven there once refuses further work ([`Fuse`]), so the loss is bounded by the number of hostile files loaded.
+//! would pass the budget, or that the system refuses, cannot fail (the crates abort the process on a refused allocation, and an
+//! allocator must not unwind), so the thread reports it and then sleeps for ever, with at most its budget of memory. A handle that
+//! was driven there once refuses further work ([`Fuse`]), so the loss is bounded by the number of hostile files loaded.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,11 +16,12 @@ use crate::{Failure, Outcome, Status};
 /// Address space, not memory: pages are touched only by deep recursion.
 const STACK_BYTES: usize = 256 << 20;
 
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Phase {
     Running,
     Finished,
-    OutOfMemory,
+    OverBudget,
+    RefusedBySystem,
 }
 
 struct Signal {
@@ -33,12 +34,12 @@ impl Signal {
         *self.phase.lock().unwrap_or_else(|e| e.into_inner()) = phase;
         self.changed.notify_all();
     }
-    fn wait(&self) -> bool {
+    fn wait(&self) -> Phase {
         let mut phase = self.phase.lock().unwrap_or_else(|e| e.into_inner());
         while *phase == Phase::Running {
             phase = self.changed.wait(phase).unwrap_or_else(|e| e.into_inner());
         }
-        *phase == Phase::Finished
+        *phase
     }
 }
 
@@ -62,13 +63,26 @@ fn take(bytes: usize) {
     let left = LEFT.get().saturating_sub(isize::try_from(bytes).unwrap_or(isize::MAX));
     LEFT.set(left);
     if left < 0 {
-        // What follows may allocate, and must not come back here.
-        SIGNAL.set(std::ptr::null());
-        // SAFETY: the Arc that owns the signal is held by this thread's closure, which never returns from here.
-        unsafe { &*signal }.set(Phase::OutOfMemory);
-        loop {
-            std::thread::sleep(std::time::Duration::from_secs(3600));
-        }
+        stop(signal, Phase::OverBudget);
+    }
+}
+
+/// What the system gave, or never back where it gave nothing.
+fn given(pointer: *mut u8) -> *mut u8 {
+    let signal = SIGNAL.get();
+    if pointer.is_null() && !signal.is_null() {
+        stop(signal, Phase::RefusedBySystem);
+    }
+    pointer
+}
+
+fn stop(signal: *const Signal, phase: Phase) -> ! {
+    // What follows may allocate, and must not come back here.
+    SIGNAL.set(std::ptr::null());
+    // SAFETY: the Arc that owns the signal is held by this thread's closure, which never returns from here.
+    unsafe { &*signal }.set(phase);
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(3600));
     }
 }
 
@@ -82,11 +96,11 @@ fn give(bytes: usize) {
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
-        unsafe { System.alloc(layout) }
+        given(unsafe { System.alloc(layout) })
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
-        unsafe { System.alloc_zeroed(layout) }
+        given(unsafe { System.alloc_zeroed(layout) })
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         give(layout.size());
@@ -95,7 +109,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         take(new_size);
         give(layout.size());
-        unsafe { System.realloc(pointer, layout, new_size) }
+        given(unsafe { System.realloc(pointer, layout, new_size) })
     }
 }
 
@@ -130,14 +144,19 @@ where
         inner.set(Phase::Finished);
         outcome
     });
+    const REMEDY: &str = "raise its limits of processes and memory (ulimit -u, ulimit -v), or close other programs";
     let thread = thread.map_err(|e| {
         let stack = STACK_BYTES >> 20;
-        let remedy = "raise its limits of processes and memory (ulimit -u, ulimit -v), or close other programs";
-        Failure::new(Status::Resource, format!("the system refused a thread with a stack of {stack} MiB: {e}: {remedy}"))
+        Failure::new(Status::Resource, format!("the system refused a thread with a stack of {stack} MiB: {e}: {REMEDY}"))
     })?;
-    if !signal.wait() {
+    let phase = signal.wait();
+    if phase != Phase::Finished {
         fuse.0.store(true, Ordering::Relaxed);
-        return Err(Failure::limit(format!("needs more than its limit of {} MiB of memory", budget >> 20)));
+    }
+    match phase {
+        Phase::OverBudget => return Err(Failure::limit(format!("needs more than its limit of {} MiB of memory", budget >> 20))),
+        Phase::RefusedBySystem => return Err(Failure::new(Status::Resource, format!("the system refused memory: {REMEDY}"))),
+        Phase::Finished | Phase::Running => {}
     }
     thread.join().unwrap_or_else(|_| Err(Failure::new(Status::Internal, "the worker thread panicked")))
 }
@@ -190,6 +209,15 @@ mod tests {
         assert_eq!(failure.status, Status::Limit);
         let again = run(&fuse, 1 << 20, || Ok(1)).unwrap_err();
         assert!(again.message.contains("refused"), "{}", again.message);
+    }
+
+    #[test]
+    fn an_allocation_that_the_system_refuses_is_an_error() {
+        let fuse = Fuse::default();
+        let failure = run(&fuse, isize::MAX as usize, || Ok(vec![1u8; 1 << 60].len())).unwrap_err();
+        assert_eq!(failure.status, Status::Resource);
+        assert!(failure.message.contains("the system refused memory"), "{}", failure.message);
+        assert!(run(&fuse, 1 << 20, || Ok(1)).is_err());
     }
 
     #[test]
