@@ -111,10 +111,10 @@ void ReadLengths(const io::JsonObject& object, LaunchDump* dump) {
   view.kv_indptr = Array(object, "kv_indptr", &dump->kv_indptr, &dump->narrowed);
   view.kv_len = Array(object, "kv_len", &dump->kv_len, &dump->narrowed);
   // No sum or difference of lengths may overflow.
-  for (size_t b = 0; b < dump->kv_len.size(); ++b) {
-    if (dump->kv_len[b] < -kMaxNumber || dump->kv_len[b] > kMaxNumber) {
-      object.Fail("kv_len", fmt::format("whole numbers of at most {}", kMaxNumber), fmt::format("{} at index {}", dump->kv_len[b], b));
-    }
+  const auto beyond = std::find_if(dump->kv_len.begin(), dump->kv_len.end(), [](int64_t n) { return n < -kMaxNumber || n > kMaxNumber; });
+  if (beyond != dump->kv_len.end()) {
+    object.Fail("kv_len", fmt::format("whole numbers of at most {}", kMaxNumber),
+                fmt::format("{} at index {}", *beyond, beyond - dump->kv_len.begin()));
   }
   if (view.kv_len.present()) {
     view.batch = view.kv_len.size();
