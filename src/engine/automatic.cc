@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/clock.h"
 #include "engine/engine_impl.h"
 #include "engine/scheduler.h"
 
@@ -15,7 +16,32 @@ Status EngineImpl::MeasureCosts() {
   if (!costs_.target.empty() || std::none_of(running_.begin(), running_.end(), automatic)) return {};
   // Cached pages may have filled the pool. Where requests hold the rest, the measurement waits.
   MakeRoom(kv::PagesFor(TokensFor(kQuickGrid), options_.page_size));
-  return MeasureStepCosts(models_, kQuickGrid, &costs_).map([](bool) {});
+  HAAST_ASSIGN_OR_RETURN(const bool measured, MeasureStepCosts(models_, kQuickGrid, &costs_));
+  if (measured) PriceLaunches();
+  return {};
+}
+
+// From now on every launch has a price.
+void EngineImpl::PriceLaunches() {
+  models_.target_runner->SetCosts(&costs_.target, nullptr);
+  if (models_.draft_runner) models_.draft_runner->SetCosts(&costs_.head_step, &costs_.head_extend);
+  if (models_.draft_model_runner) models_.draft_model_runner->SetCosts(&costs_.draft_model, nullptr);
+}
+
+// A drafter's part of the step: counts its time, and learns from it what launches of such a size cost.
+Status EngineImpl::RunDrafter(size_t algorithm, LaunchCosts* costs, spec::CostLearner* learner, const std::function<Status()>& part) {
+  const exec::Runner* runner = drafters_[algorithm]->runner();
+  const double priced = runner == nullptr ? 0.0 : runner->priced_seconds();
+  const double start = base::NowSeconds();
+  HAAST_RETURN_IF_ERROR(part());
+  const double seconds = base::NowSeconds() - start;
+  drafter_stats_[algorithm].seconds += seconds;
+  if (runner == nullptr || !learns_costs()) return {};
+  // Prompts, and rows of which only K and V are wanted, are not what the curves were measured for.
+  const LaunchSize& last = runner->launch_size();
+  if (last.logit_rows > 0 && last.rows <= 2 * kQuickGrid.draft_rows.back())
+    learner->Scale(runner->priced_seconds() - priced, seconds, costs);
+  return {};
 }
 
 spec::DepthRequest EngineImpl::DepthRequestOf(const Sequence& sequence) const {
@@ -58,6 +84,7 @@ void EngineImpl::PlanDepths() {
     if (members.empty()) continue;
     const spec::CostModel costs = CostsOf(costs_, static_cast<SpeculativeAlgorithm>(algorithm));
     std::vector<int> depths = spec::ChooseDepths(requests, others, costs);
+    if (learns_costs()) explorers_[algorithm].Tick(requests, others, costs, learners_.target, &depths);
     for (size_t m = 0; m < members.size(); ++m) others.Add(depths[m] + 1, requests[m].context + depths[m] + 1);
     const int probing = probes_[algorithm].Tick(requests, depths, others, costs);
     if (probing >= 0) depths[static_cast<size_t>(probing)] = std::min(spec::kProbeDepth, requests[static_cast<size_t>(probing)].most);

@@ -19,9 +19,7 @@ EngineImpl::EngineImpl(EngineOptions options, LoadedModels models)
       sampler_(models_.target->logits_width()) {
   if (options_.step_costs == nullptr) return;
   costs_ = *options_.step_costs;
-  models_.target_runner->SetCosts(&costs_.target, nullptr);
-  if (models_.draft_runner) models_.draft_runner->SetCosts(&costs_.head_step, &costs_.head_extend);
-  if (models_.draft_model_runner) models_.draft_model_runner->SetCosts(&costs_.draft_model, nullptr);
+  PriceLaunches();
 }
 
 spec::Drafter* EngineImpl::DrafterOf(const Sequence& sequence) const {
@@ -80,9 +78,10 @@ Status EngineImpl::Propose() {
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;
-    const double start = base::NowSeconds();
-    HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Propose(items[algorithm]));
-    drafter_stats_[algorithm].seconds += base::NowSeconds() - start;
+    const bool head = drafters_[algorithm]->needs_taps();
+    HAAST_RETURN_IF_ERROR(RunDrafter(algorithm, head ? &costs_.head_step : &costs_.draft_model,
+                                     head ? &learners_.head_step : &learners_.draft_model,
+                                     [&] { return drafters_[algorithm]->Propose(items[algorithm]); }));
   }
   return {};
 }
@@ -277,9 +276,10 @@ Status EngineImpl::Observe() {
   }
   for (size_t algorithm = 0; algorithm < items.size(); ++algorithm) {
     if (items[algorithm].empty()) continue;
-    const double start = base::NowSeconds();
-    HAAST_RETURN_IF_ERROR(drafters_[algorithm]->Observe(items[algorithm]));
-    drafter_stats_[algorithm].seconds += base::NowSeconds() - start;
+    const bool head = drafters_[algorithm]->needs_taps();
+    HAAST_RETURN_IF_ERROR(RunDrafter(algorithm, head ? &costs_.head_extend : &costs_.draft_model,
+                                     head ? &learners_.head_extend : &learners_.draft_model,
+                                     [&] { return drafters_[algorithm]->Observe(items[algorithm]); }));
   }
   return {};
 }
@@ -352,8 +352,9 @@ std::vector<Event> EngineImpl::Step() {
     Finish(share.sequence, events.back().finish, &events.back());
     share.sequence = nullptr;
   }
-  const bool learns = options_.step_costs == nullptr && !costs_.target.empty() && target_mode_ != attention::ForwardMode::kExtend;
-  if (learns) spec::Learn(models_.target_runner->launch_size(), t2 - t1, &costs_.target);
+  if (learns_costs() && target_mode_ != attention::ForwardMode::kExtend) {
+    learners_.target.Learn(models_.target_runner->launch_size(), t2 - t1, &costs_.target);
+  }
   PlanDepths();
   const double t3 = base::NowSeconds();
   status = Observe();
@@ -361,7 +362,8 @@ std::vector<Event> EngineImpl::Step() {
   RemoveFinished();
   for (const auto& sequence : running_) CachePages(sequence.get());
   const double t4 = base::NowSeconds();
-  if (target_mode_ == attention::ForwardMode::kExtend) stats_.priced_prompt_seconds += PricedSeconds() - priced;
+  if (options_.step_costs != nullptr && target_mode_ == attention::ForwardMode::kExtend)
+    stats_.priced_prompt_seconds += PricedSeconds() - priced;
   stats_.draft_seconds += (t1 - t0) + (t4 - t3);
   stats_.target_seconds += t2 - t1;
   stats_.sample_seconds += t3 - t2;
@@ -385,7 +387,7 @@ EngineStats EngineImpl::stats() const {
     const auto [drafted, accepted] = std::pair(drafter.speculation.drafted, drafter.speculation.accepted);
     if (drafted > 0) drafter.wasted_seconds = drafter.seconds * static_cast<double>(drafted - accepted) / static_cast<double>(drafted);
   }
-  stats.priced_seconds = PricedSeconds();
+  if (options_.step_costs != nullptr) stats.priced_seconds = PricedSeconds();
   stats.running = static_cast<int64_t>(running_.size());
   stats.waiting = static_cast<int64_t>(waiting_.size());
   stats.free_pages = models_.pages->num_free();

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -94,7 +95,10 @@ class EngineImpl final : public Engine {
   SequenceCaches CachesOf(const Sequence& sequence) const;
 
   // Automatic speculation (automatic.cc).
+  void PriceLaunches();
+  bool learns_costs() const { return options_.step_costs == nullptr && !costs_.target.empty(); }
   Status MeasureCosts();
+  Status RunDrafter(size_t algorithm, LaunchCosts* costs, spec::CostLearner* learner, const std::function<Status()>& part);
   spec::DepthRequest DepthRequestOf(const Sequence& sequence) const;
   void PlanDepths();
 
@@ -109,9 +113,11 @@ class EngineImpl final : public Engine {
   Drafters drafters_;
   std::array<DraftHealth, kNumSpeculativeAlgorithms> health_;
   std::array<DrafterStats, kNumSpeculativeAlgorithms> drafter_stats_;
-  StepCosts costs_;  // as given, or empty until a request speculates automatically
+  StepCosts costs_;        // as given, or empty until a request speculates automatically
+  CostLearners learners_;  // of costs that were measured here
   std::array<spec::AcceptanceEstimate, kNumSpeculativeAlgorithms> acceptance_;  // over all requests
   std::array<spec::ProbeClock, kNumSpeculativeAlgorithms> probes_;
+  std::array<spec::DepthExplorer, kNumSpeculativeAlgorithms> explorers_;
   std::unique_ptr<kv::PrefixCache> prefix_;  // null: off
   SwapSpace swap_;
   sampling::SamplerScratch sampler_;

@@ -9,7 +9,8 @@ namespace haast::engine {
 namespace {
 
 constexpr int64_t kShortContext = 32;  // tokens
-constexpr int64_t kManyRows = 8;       // attention is measured with one row and with these
+constexpr int64_t kManyRows = 8;
+constexpr int64_t kAttentionRows = 4;  // attention is measured with one row and with these
 
 using Launch = std::function<Result<double>(const StepSize& size)>;
 
@@ -30,7 +31,7 @@ class Points {
     Add(kind.logits, kShortContext, LogitRows::kAll);
     Add(kind.one_logit, kShortContext, LogitRows::kLast);
     Add(kind.no_logits, kShortContext, LogitRows::kNone);
-    if (long_context_ > 0) Add({1, kManyRows}, long_context_, LogitRows::kAll);
+    if (long_context_ > 0) Add({1, kAttentionRows}, long_context_, LogitRows::kAll);
   }
 
   // Every launch was timed often enough.
@@ -48,10 +49,14 @@ class Points {
   // Attention first, from two contexts; the curves are what remains.
   LaunchCosts Costs() const {
     LaunchCosts costs;
-    const auto slower = [&](int64_t rows) { return Find(rows, long_context_) - Find(rows, kShortContext); };
-    if (Find(kManyRows, long_context_) > 0.0) {
+    // Of so few entries attention never takes longer than all else, whatever two disturbed launches say.
+    const auto slower = [&](int64_t rows) {
+      const double rest = Find(rows, kShortContext);
+      return std::min(Find(rows, long_context_) - rest, rest);
+    };
+    if (Find(kAttentionRows, long_context_) > 0.0) {
       const double longer = static_cast<double>(long_context_ - kShortContext);
-      const double row = (slower(kManyRows) - slower(1)) / (static_cast<double>(kManyRows - 1) * longer);
+      const double row = (slower(kAttentionRows) - slower(1)) / (static_cast<double>(kAttentionRows - 1) * longer);
       costs.seconds_per_row_entry = std::max(0.0, row);
       costs.seconds_per_kv_entry = std::max(0.0, slower(1) / longer - costs.seconds_per_row_entry);
     }
@@ -91,7 +96,7 @@ class Points {
       if (size.context != kShortContext || size.logits != logits) continue;
       LaunchSize attended;
       attended.Add(size.rows, size.context + size.rows);
-      least = std::max(least, seconds - attention.Seconds(attended));
+      least = std::max({least, 0.5 * seconds, seconds - attention.Seconds(attended)});  // likewise
       curve.rows.push_back(size.rows);
       curve.seconds.push_back(least);
     }
@@ -148,7 +153,7 @@ const CostGrid kQuickGrid = {.target_logits = {1, 2, 4, kManyRows},
                              .draft_logits = {1, kManyRows},
                              .draft_rows = {1, kManyRows},
                              .silent_rows = {},
-                             .long_context = 256,
+                             .long_context = 512,
                              .target_repeats = 1,
                              .draft_repeats = 2};
 
@@ -163,7 +168,7 @@ CostGrid ThoroughGrid(int repeats) {
   return grid;
 }
 
-int64_t TokensFor(const CostGrid& grid) { return std::max(grid.long_context + kManyRows, kShortContext + MostRows(grid)); }
+int64_t TokensFor(const CostGrid& grid) { return std::max(grid.long_context + kAttentionRows, kShortContext + MostRows(grid)); }
 
 Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, StepCosts* costs) {
   const int64_t room =

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/loaded_models.h"
-#include "spec/depth_policy.h"
+#include "spec/cost_learning.h"
 
 namespace haast::engine {
 
@@ -18,8 +18,7 @@ struct CostGrid {
   int draft_repeats = 1;
 };
 
-// For a running engine, once: some 90 ms for a model of 100 MB on two cores. The target's costs follow what its passes take; a
-// draft's do not, and must not be wrong.
+// For a running engine, once: some 80 ms for a model of 100 MB on two cores. Costs follow then what launches take (CostLearner).
 extern const CostGrid kQuickGrid;
 // For a file.
 CostGrid ThoroughGrid(int repeats);
@@ -30,6 +29,14 @@ int64_t TokensFor(const CostGrid& grid);
 // Runs the grid's launches on pages of its own. Row counts that a runner has no room for are left out. Where the pool has no
 // room for them now, the costs stay as they are; false then.
 Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, StepCosts* costs);
+
+// One for each of StepCosts.
+struct CostLearners {
+  spec::CostLearner target;
+  spec::CostLearner head_step;
+  spec::CostLearner head_extend;
+  spec::CostLearner draft_model;
+};
 
 // The costs that rounds of `algorithm` are judged by.
 spec::CostModel CostsOf(const StepCosts& costs, SpeculativeAlgorithm algorithm);

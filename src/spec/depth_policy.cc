@@ -10,7 +10,6 @@ constexpr double kFade = 0.98;           // of a count with every round: half is
 constexpr double kPriorRounds = 6.0;     // what the estimate over all requests is worth
 constexpr double kUnknownChance = 0.8;   // before anything was seen: hopeful, for what is not tried is not learned
 constexpr double kUnknownRounds = 10.0;  // what that is worth
-constexpr double kLearning = 0.05;       // share of a new timing
 constexpr double kProbeShare = 0.01;     // of the time
 constexpr int kProbeRounds = 4;
 constexpr int64_t kHorizon = 64;  // tokens over whose rounds a backlog is shared out, where the answer may be longer
@@ -45,7 +44,20 @@ double BacklogSeconds(const DepthRequest& request, double tokens, const CostMode
   return std::max(0.0, all - fresh) / std::max(1.0, static_cast<double>(std::min(request.remaining, kHorizon)) / tokens);
 }
 
-// The price of a step without what is long behind: the drafter's learning and drafting, and the target's launch.
+double Speed(std::span<const DepthRequest> requests, std::span<const TokensByDepth> tokens, std::span<const int> depths,
+             const LaunchSize& others, const CostModel& costs) {
+  double seconds = StepSeconds(requests, depths, others, costs);
+  double steps = 0.0;  // that a token of every request takes, summed up
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const double expected = tokens[i][static_cast<size_t>(depths[i])];
+    steps += 1.0 / expected;
+    if (depths[i] > 0) seconds += BacklogSeconds(requests[i], expected, costs);
+  }
+  return steps * seconds > 0.0 ? static_cast<double>(requests.size()) / (steps * seconds) : 0.0;
+}
+
+}  // namespace
+
 double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
   double seconds = 0.0;
   LaunchSize target = others;
@@ -68,32 +80,6 @@ double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> 
     seconds += costs.draft_step->Seconds(step);
   }
   return seconds;
-}
-
-double Speed(std::span<const DepthRequest> requests, std::span<const TokensByDepth> tokens, std::span<const int> depths,
-             const LaunchSize& others, const CostModel& costs) {
-  double seconds = StepSeconds(requests, depths, others, costs);
-  double steps = 0.0;  // that a token of every request takes, summed up
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const double expected = tokens[i][static_cast<size_t>(depths[i])];
-    steps += 1.0 / expected;
-    if (depths[i] > 0) seconds += BacklogSeconds(requests[i], expected, costs);
-  }
-  return steps * seconds > 0.0 ? static_cast<double>(requests.size()) / (steps * seconds) : 0.0;
-}
-
-}  // namespace
-
-void Learn(const LaunchSize& size, double seconds, LaunchCosts* costs) {
-  const double expected = costs->Seconds(size);
-  if (size.rows < 1 || !(seconds > 0.0) || !(expected > 0.0)) return;
-  // A launch that was interrupted by something else says little.
-  const double ratio = std::clamp(seconds / expected, 0.5, 2.0);
-  for (size_t i = 0; i < costs->all_logits.rows.size(); ++i) {
-    // The points beside the launch move most; all move a little.
-    const double distance = std::abs(std::log2(static_cast<double>(size.rows) / static_cast<double>(costs->all_logits.rows[i])));
-    costs->all_logits.seconds[i] *= 1.0 + kLearning * (ratio - 1.0) * std::max(0.25, 1.0 - distance);
-  }
 }
 
 void AcceptanceEstimate::Observe(int drafted, int accepted) {

@@ -12,9 +12,6 @@ namespace haast::spec {
 
 inline constexpr int kMaxPlannedDepth = 16;
 
-// Moves the costs towards a launch of this size, logits on all rows, that took `seconds`: machines change.
-void Learn(const LaunchSize& size, double seconds, LaunchCosts* costs);
-
 // Costs that outlive their use here.
 struct CostModel {
   const LaunchCosts* target;
@@ -65,6 +62,10 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const Laun
 // It is the time that answers take that counts, not the tokens of a step: a request that leaves its drafts to others keeps its place
 // for longer, and runs on nearly alone when they are done.
 double StepSpeed(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
+
+// The expected price of such a step: the drafters' learning and drafting, and the target's launch; without what drafters have been behind
+// for long.
+double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
 
 // When a drafter whose drafts do not pay is tried again, for a few rounds of one request: seldom enough to cost about a hundredth.
 class ProbeClock {

@@ -26,21 +26,6 @@ AcceptanceEstimate Accepts(double chance) {
   return estimate;
 }
 
-TEST(Learn, FollowsTheMachine) {
-  LaunchCosts costs = Costs({1, 2, 4}, {1.0, 1.2, 1.6});
-  const LaunchSize two{.rows = 2, .logit_rows = 2};
-  for (int i = 0; i < 400; ++i) Learn(two, 2.4, &costs);
-  EXPECT_NEAR(costs.Seconds(two), 2.4, 0.1);
-  EXPECT_GT(costs.Seconds({.rows = 4, .logit_rows = 4}), 1.7) << "others follow, less";
-  const double before = costs.Seconds(two);
-  Learn(two, 1000.0, &costs);
-  EXPECT_LT(costs.Seconds(two), before * 1.06) << "one interrupted launch says little";
-  const LaunchCosts kept = costs;
-  Learn(two, -1.0, &costs);
-  Learn({}, 1.0, &costs);
-  EXPECT_EQ(costs.all_logits.seconds, kept.all_logits.seconds);
-}
-
 TEST(AcceptanceEstimate, CountsAreThoseOfRounds) {
   const AcceptanceEstimate estimate = Accepts(0.9);
   EXPECT_TRUE(AcceptanceEstimate::AreCounts(estimate.counts()));
