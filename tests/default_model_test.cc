@@ -124,14 +124,14 @@ TEST(DefaultModel, TokensAndLogprobBitsDoNotDependOnSpeculationBatchChunkOrThrea
 }
 
 TEST(DefaultModel, AcceptanceOfTheShippedHead) {
-  // Recorded with this head on these prompts; another head or a bug moves it by more.
+  // Recorded with this head on these prompts; a bug moves it by more.
   auto engine = MustCreate(DefaultOptions());
   std::vector<Request> requests = MakeRequests(9, 64, 0.0f);
   requests.erase(requests.begin());
   RunRequests(*engine, WithDrafts(requests, {5}));
   const double tau = engine->stats().speculation.tau();
   std::printf("tau, chain of 5: %.3f\n", tau);
-  EXPECT_NEAR(tau, 2.778, 0.05 * 2.778);
+  EXPECT_NEAR(tau, 2.768, 0.05 * 2.768);
 }
 
 TEST(LongDefaultModel, ExactnessSweep) {
