@@ -294,7 +294,7 @@ TEST_F(SessionTest, OtherModelsHeadsAndTypesAreRefused) {
   EXPECT_THAT(error([&](EngineOptions* o) { o->draft = other_head; }), HasSubstr("another draft head"));
   EXPECT_THAT(error([](EngineOptions* o) { o->draft = ""; }), HasSubstr("here it is 0"));
   EXPECT_THAT(error([](EngineOptions* o) { o->kv_dtype = KvDtype::kF32; }), HasSubstr("another KV type (kv_dtype): F16, here it is F32"));
-  EXPECT_THAT(error([](EngineOptions* o) { o->backend = "ref"; }), HasSubstr("another instruction set or backend"));
+  EXPECT_THAT(error([](EngineOptions* o) { o->backend = "ref"; }), HasSubstr("another backend: cpu, here it is ref"));
   EXPECT_THAT(error([](EngineOptions* o) { o->draft_quantisation = "none"; }),
               HasSubstr("another draft quantisation (draft_quantisation): auto"));
   EXPECT_THAT(error([](EngineOptions* o) { o->max_context = 70; }), HasSubstr("may have 70 tokens in this context, 80 where it was saved"));

@@ -64,7 +64,7 @@ Result<CheckReport> CheckMetadata(int fd, const std::string& name, const CheckOp
     const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got == 0) break;
     if (got < 0 && errno == EINTR) return Err(ErrorCode::kCancelled, "{}: interrupted while reading", name);
-    if (got < 0) return Err(ErrorCode::kIo, "{}: reading failed: {}", name, std::strerror(errno));
+    if (got < 0) return Err(ErrorCode::kIo, "{}: reading failed: {}: expected a file of launch metadata", name, std::strerror(errno));
     cutter.Take(std::string_view(buffer).substr(0, static_cast<size_t>(got)));
   }
   cutter.Finish();

@@ -14,7 +14,8 @@ namespace haast::attention {
 Result<std::unique_ptr<LaunchTrace>> LaunchTrace::Open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) {
-    return Err(ErrorCode::kIo, "{}: launch metadata cannot be written there: {}: expected a path in a folder that can be written", path,
+    return Err(ErrorCode::kIo,
+               "{}: launch metadata cannot be written there: {}: expected a path in a folder that can be written: give another path", path,
                std::strerror(errno));
   }
   return std::unique_ptr<LaunchTrace>(new LaunchTrace(path, fd));

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/format.h"
@@ -32,14 +33,14 @@ tl::unexpected<Error> IoError(const std::string& path, const char* verb) {
   return Err(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: cannot {}: {}", path, verb, std::strerror(errno));
 }
 
-tl::unexpected<Error> CannotKeep(const std::string& path) {
+tl::unexpected<Error> CannotKeep(const std::string& path, const char* expected = "a path in a folder that can be written") {
   const int cause = errno;
   const char* remedy = cause == ENOENT                      ? "create the folder, or give another path"
                        : cause == ENOSPC || cause == EDQUOT ? "free some space, or give a path on another disk"
                        : cause == EACCES || cause == EPERM  ? "allow writing to the folder, or give another path"
                                                             : "give another path";
-  return Err(cause == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-             "{}: cannot be written: {}: expected a path in a folder that can be written: {}", path, std::strerror(cause), remedy);
+  return Err(cause == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: cannot be written: {}: expected {}: {}", path,
+             std::strerror(cause), expected, remedy);
 }
 
 // The folder's entry must reach the disk too, else the file may be gone after a crash.
@@ -67,8 +68,10 @@ class PartFile {
   Status Open() {
     // A rename would replace a device, a FIFO or a link by a file.
     struct stat info;
-    if (path_.empty() || (lstat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))) {
-      return Err(ErrorCode::kIo, "{}: expected a regular file or a new one: give another path", path_);
+    const bool there = lstat(path_.c_str(), &info) == 0;
+    if (path_.empty() || (there && !S_ISREG(info.st_mode))) {
+      return Err(ErrorCode::kIo, "{}: expected a regular file or a new one, got {}: give another path", path_,
+                 there ? FileKind(info.st_mode) : "an empty path");
     }
     while (file_ < 0) {
       const int file = open(part_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -109,6 +112,14 @@ class PartFile {
 
 }  // namespace
 
+const char* FileKind(mode_t mode) {
+  if (S_ISREG(mode)) return "a file";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISLNK(mode)) return "a link";
+  return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
 Status WriteAll(int file, std::span<const uint8_t> bytes, const std::string& what) {
   size_t done = 0;
   while (done < bytes.size()) {
@@ -136,7 +147,8 @@ Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path, int64_t limi
   const OpenFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return IoError(path, "open");
   struct stat info;
-  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return Err(ErrorCode::kIo, "{}: expected a regular file", path);
+  if (fstat(file.get(), &info) != 0) return IoError(path, "read");
+  if (!S_ISREG(info.st_mode)) return Err(ErrorCode::kIo, "{}: expected a regular file, got {}", path, FileKind(info.st_mode));
   if (info.st_size > limit) {
     return Err(ErrorCode::kInvalidFile, "{}: has {} bytes, expected at most {}", path, static_cast<int64_t>(info.st_size), limit);
   }
@@ -155,6 +167,14 @@ Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> byt
 Status CheckReplaceable(const std::string& path) {
   PartFile part(path);
   return part.Open();
+}
+
+Result<int> OpenNamelessFile(const std::string& folder) {
+  std::string path = folder + "/haast-XXXXXX";
+  const int file = mkostemp(path.data(), O_CLOEXEC);
+  if (file < 0) return CannotKeep(folder, "a folder that can be written");
+  unlink(path.c_str());
+  return file;
 }
 
 }  // namespace haast::base

@@ -1,6 +1,8 @@
 // Whole files as bytes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,6 +11,9 @@
 #include "haast/result.h"
 
 namespace haast::base {
+
+// What a path that is no regular file leads to, for messages: "a folder", "a FIFO", ...
+const char* FileKind(mode_t mode);
 
 // Reads a regular file of at most `limit` bytes. kNotFound, kIo or kInvalidFile name path and cause.
 Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path, int64_t limit);
@@ -21,6 +26,10 @@ Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> byt
 // Whether WriteFileAtomically can create its file beside `path`, and take its place: before the work whose result it is to keep.
 // kNotFound or kIo name path, expected, cause and remedy. A part that a killed process left is removed.
 Status CheckReplaceable(const std::string& path);
+
+// An open, empty file in `folder` that has no name there: it goes with whoever has it open. kNotFound or kIo name folder, cause,
+// expected and remedy.
+Result<int> OpenNamelessFile(const std::string& folder);
 
 // Writes and reads `bytes` at the beginning of an open file; the error names `what`.
 Status WriteAll(int file, std::span<const uint8_t> bytes, const std::string& what);

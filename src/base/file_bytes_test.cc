@@ -12,6 +12,7 @@
 
 #include "base/build_id.h"
 #include "base/checksum.h"
+#include "base/mapped_file.h"
 
 namespace haast::base {
 namespace {
@@ -101,7 +102,34 @@ TEST_F(FileBytes, APathThatCannotBeWrittenSaysWhatToDo) {
   EXPECT_EQ(no_folder.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(no_folder.error().message, HasSubstr(folder_ + "/no/file: cannot be written: No such file or directory"));
   EXPECT_THAT(no_folder.error().message, HasSubstr("create the folder, or give another path"));
-  EXPECT_THAT(CheckReplaceable(folder_).error().message, HasSubstr("expected a regular file or a new one"));
+  EXPECT_THAT(CheckReplaceable(folder_).error().message, HasSubstr("expected a regular file or a new one, got a folder: give another"));
+  EXPECT_THAT(CheckReplaceable("").error().message, HasSubstr("got an empty path"));
+}
+
+TEST_F(FileBytes, WhatIsReadIsARegularFile) {
+  const std::string fifo = folder_ + "/fifo", link = folder_ + "/link";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/null", link);
+  for (const auto& [path, kind] : {std::pair(folder_, "a folder"), {fifo, "a FIFO"}, {link, "a device"}}) {
+    const std::string why = path + ": expected a regular file, got " + kind;
+    EXPECT_EQ(ReadFileBytes(path, 10).error().message, why);
+    EXPECT_EQ(MappedFile::Open(path).error().message, why);
+  }
+  EXPECT_THAT(CheckReplaceable(link).error().message, HasSubstr("got a link"));
+}
+
+TEST_F(FileBytes, ANamelessFileIsInNoFolder) {
+  const Result<int> file = OpenNamelessFile(folder_);
+  ASSERT_TRUE(file) << file.error().message;
+  const std::vector<uint8_t> bytes = {1, 2, 3};
+  EXPECT_TRUE(WriteAll(*file, bytes, "nameless"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  close(*file);
+  const Result<int> nowhere = OpenNamelessFile(folder_ + "/none");
+  EXPECT_EQ(nowhere.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(nowhere.error().message, folder_ +
+                                         "/none: cannot be written: No such file or directory: expected a folder that can be written: "
+                                         "create the folder, or give another path");
 }
 
 TEST(ChecksumTest, KnownValuesAndSeeds) {

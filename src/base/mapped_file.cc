@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file_bytes.h"
 #include "base/format.h"
 
 namespace haast::base {
@@ -31,9 +32,10 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Err(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: cannot open: {}", path, std::strerror(errno));
   struct stat info;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+  const bool known = fstat(fd, &info) == 0;
+  if (!known || !S_ISREG(info.st_mode)) {
     close(fd);
-    return Err(ErrorCode::kIo, "{}: expected a regular file", path);
+    return Err(ErrorCode::kIo, "{}: expected a regular file, got {}", path, known ? FileKind(info.st_mode) : "one that cannot be asked");
   }
   MappedFile file;
   file.path_ = path;

@@ -195,7 +195,8 @@ Status CheckOutputs(const BenchFlags& flags, const ModelPaths& paths) {
     HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", trace, {file}));
     HAAST_RETURN_IF_ERROR(RefuseOverwriting("--costs-out", flags.costs_out, {file}));
   }
-  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", trace, {flags.costs, flags.costs_out}));
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", trace, {flags.costs}));
+  HAAST_RETURN_IF_ERROR(RefuseOneFileForTwo("--costs-out", flags.costs_out, "--trace-metadata", trace));
   HAAST_RETURN_IF_ERROR(RefuseOverwriting("--costs-out", flags.costs_out, {paths.model, paths.draft, flags.model.draft_model}));
   if (!flags.costs_out.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.costs_out));
   std::error_code error;  // a device or a pipe is written as it is

@@ -31,15 +31,11 @@ class Chat {
   Chat(Generator& generator, const ChatFlags& flags, Streams& streams)
       : generator_(generator), flags_(flags), streams_(streams), session_(flags.system) {}
 
-  int Loop(LineSource& lines) {
+  Result<int> Loop(LineSource& lines) {
     const InterruptScope interrupts;
     while (streams_.out.ok()) {
-      const Line line = lines.Next();
+      HAAST_ASSIGN_OR_RETURN(const Line line, lines.Next());
       if (line.kind == LineKind::kEnd) return kExitOk;
-      if (line.kind == LineKind::kFailed) {
-        streams_.err.WriteText("haast chat: " + line.text + "\n");
-        return kExitRuntime;
-      }
       if (line.kind == LineKind::kInterrupted) {
         if (InterruptScope::Signal() != SIGINT || !streams_.in_is_terminal) return ExitCodeOfSignal(InterruptScope::Signal());
         InterruptScope::Clear();
@@ -114,7 +110,7 @@ Result<int> RunChatWith(const CLI::App& app, const ChatFlags& flags, Streams& st
   if (edited) streams.err.Write("/help lists the commands; Ctrl-C ends an answer, Ctrl-D the chat\n");
   if (flags.show_drafts) streams.err.Write(DraftLegend(streams.err.colour()) + "\n");
   const auto lines = edited ? MakeEditedSource("> ", places.cache_folder + "/chat_history", streams.err) : MakePlainSource(streams.in_fd);
-  const int exit_code = Chat(*generator, flags, streams).Loop(*lines);
+  HAAST_ASSIGN_OR_RETURN(const int exit_code, Chat(*generator, flags, streams).Loop(*lines));
   HAAST_RETURN_IF_ERROR(generator->TraceStatus());
   return exit_code;
 }

@@ -7,7 +7,8 @@
 #include "base/file_bytes.h"
 #include "base/format.h"
 #include "cli/json_forms.h"
-#include "cli/prompt_input.h"
+#include "haast/limits.h"
+#include "io/json.h"
 
 namespace haast::cli {
 namespace {
@@ -19,18 +20,34 @@ constexpr std::array<std::pair<const char*, LaunchCosts StepCosts::*>, 4> kLaunc
 
 Json CurveJson(const CostCurve& curve) { return {{"rows", curve.rows}, {"seconds", curve.seconds}}; }
 
-// Throws what nlohmann::json throws, with the field's name.
-CostCurve ToCurve(const Json& json) {
-  const Json& rows = json.at("rows");
-  for (const Json& row : rows) {
-    if (!row.is_number_integer()) throw Json::type_error::create(302, "rows: " + row.dump() + " is not a whole number", &rows);
-  }
-  return {rows.get<std::vector<int64_t>>(), json.at("seconds").get<std::vector<double>>()};
+constexpr int64_t kMostFileBytes = int64_t{16} << 20;
+
+// What is missing or of another kind is remembered by `json`.
+CostCurve CurveOf(const io::JsonObject& json, const char* key) {
+  json.Require(key);
+  const auto curve = json.Object(key);
+  if (!curve) return {};
+  for (const char* each : {"rows", "seconds"}) curve->Require(each);
+  return {curve->Integers("rows", 1, kMaxContext), curve->Numbers("seconds")};
 }
 
-LaunchCosts ToLaunchCosts(const Json& json) {
-  return {ToCurve(json.at("all_logits")), ToCurve(json.at("one_logit")), ToCurve(json.at("no_logits")),
-          json.at("seconds_per_kv_entry").get<double>(), json.at("seconds_per_row_entry").get<double>()};
+LaunchCosts LaunchCostsOf(const io::JsonObject& json, const char* key) {
+  json.Require(key);
+  const auto launch = json.Object(key);
+  if (!launch) return {};
+  for (const char* each : {"seconds_per_kv_entry", "seconds_per_row_entry"}) launch->Require(each);
+  return {CurveOf(*launch, "all_logits"), CurveOf(*launch, "one_logit"), CurveOf(*launch, "no_logits"),
+          launch->Number("seconds_per_kv_entry", 0.0), launch->Number("seconds_per_row_entry", 0.0)};
+}
+
+Result<StepCosts> ParseStepCosts(std::string_view text, const std::string& path) {
+  HAAST_ASSIGN_OR_RETURN(const io::JsonDocument document, io::JsonDocument::Parse(text, path));
+  const io::JsonObject root = document.root();
+  StepCosts costs;
+  for (const auto& [name, member] : kLaunches) costs.*member = LaunchCostsOf(root, name);
+  HAAST_RETURN_IF_ERROR(root.status());
+  if (const Status status = CheckStepCosts(costs); !status) return Err(ErrorCode::kInvalidFile, "{}: {}", path, status.error().message);
+  return costs;
 }
 
 }  // namespace
@@ -50,15 +67,10 @@ Status WriteStepCosts(const std::string& path, const StepCosts& costs, const Eng
 }
 
 Result<StepCosts> ReadStepCosts(const std::string& path) {
-  HAAST_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  StepCosts costs;
-  try {
-    const Json json = Json::parse(text);
-    for (const auto& [name, member] : kLaunches) costs.*member = ToLaunchCosts(json.at(name));
-  } catch (const Json::exception& error) {
-    return Err(ErrorCode::kInvalidFile, "{}: expected the step costs that `haast bench --costs-out FILE` writes: {}", path, error.what());
-  }
-  if (const Status status = CheckStepCosts(costs); !status) return Err(ErrorCode::kInvalidFile, "{}: {}", path, status.error().message);
+  Result<StepCosts> costs = base::ReadFileBytes(path, kMostFileBytes).and_then([&](const std::vector<uint8_t>& bytes) {
+    return ParseStepCosts({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  });
+  if (!costs) return Err(costs.error().code, "{}: `haast bench --costs-out FILE` writes such a file", costs.error().message);
   return costs;
 }
 

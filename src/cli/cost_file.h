@@ -10,7 +10,8 @@ namespace haast::cli {
 // Notes beside the costs what they hold for: model and threads.
 Status WriteStepCosts(const std::string& path, const StepCosts& costs, const EngineOptions& measured);
 
-// kInvalidFile where the file is no such JSON, with the field, or what CheckStepCosts refuses.
+// kInvalidFile where the file is no such JSON, with the field, or has what CheckStepCosts refuses; kNotFound or kIo where it is no regular
+// file that can be read.
 Result<StepCosts> ReadStepCosts(const std::string& path);
 
 }  // namespace haast::cli

@@ -45,20 +45,21 @@ class EditedSource final : public LineSource {
     if (edit_ != nullptr) el_end(edit_);
   }
 
-  Line Next() override {
-    if (edit_ == nullptr || history_ == nullptr) return {LineKind::kFailed, "line editing: the terminal cannot be used; pipe the input"};
+  Result<Line> Next() override {
+    if (edit_ == nullptr || history_ == nullptr)
+      return MakeError(ErrorCode::kIo, "line editing: the terminal cannot be used: pipe the input");
     el_set(edit_, EL_PREP_TERM, 1);  // before the prompt asks for keys, which the terminal would otherwise echo and act on itself
     int length = 0;
     const char* typed = el_gets(edit_, &length);
     if (InterruptScope::Interrupted()) {
       el_reset(edit_);
-      return {LineKind::kInterrupted, ""};
+      return Line{LineKind::kInterrupted, ""};
     }
-    if (typed == nullptr || length <= 0) return {LineKind::kEnd, ""};
+    if (typed == nullptr || length <= 0) return Line{LineKind::kEnd, ""};
     std::string text(typed, static_cast<size_t>(length));
     if (text.ends_with('\n')) text.pop_back();
     if (text.find_first_not_of(" \t") != std::string::npos) Remember(text);
-    return {LineKind::kLine, std::move(text)};
+    return Line{LineKind::kLine, std::move(text)};
   }
 
  private:

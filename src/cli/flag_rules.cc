@@ -41,6 +41,10 @@ std::vector<FlagRule> ModelFlagRules(const ModelFlags& flags, bool resumed) {
 
 std::vector<FlagRule> SamplingFlagRules(const SamplingFlags& flags) {
   return {
+      {Verdict::kRefused,
+       flags.min_tokens > flags.max_tokens,
+       {"--min-tokens"},
+       fmt::format("{} is more than --max-tokens {}: lower it, or raise --max-tokens", flags.min_tokens, flags.max_tokens)},
       {Verdict::kNoted,
        flags.temperature == 0.0f,
        {"--top-k", "--top-p", "--min-p", "--seed"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "base/format.h"
 
@@ -15,6 +16,9 @@ bool ParseAll(const std::string& text, T* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
   return error == std::errc() && end == text.data() + text.size();
 }
+
+// As fp32 without falling below its least number.
+bool HoldsAsFloat(double value) { return value == 0.0 || std::abs(value) >= double{std::numeric_limits<float>::min()}; }
 
 CLI::Validator Named(std::string name, std::function<std::string(std::string&)> check) {
   return CLI::Validator(std::move(check), std::move(name));
@@ -46,25 +50,27 @@ CLI::Validator Real(double min, double max, bool above) {
   return Named(fmt::format("{}{}..{}", above ? ">" : "", min, max), [min, max, above](std::string& text) -> std::string {
     double value = 0.0;
     const bool ok = ParseAll(text, &value) && std::isfinite(value) && value <= max && (above ? value > min : value >= min);
-    if (ok) return {};
-    return fmt::format("expected a number {} {} and at most {}, got '{}'", above ? "above" : "from", min, max, text);
+    if (ok && HoldsAsFloat(value)) return {};
+    return fmt::format("expected a number {} {} and at most {}, got '{}'{}", above ? "above" : "from", min, max, text,
+                       ok ? ", too close to 0: the least beside it is 1.2e-38" : "");
   });
 }
 
 std::optional<TokenBias> ParseTokenBias(const std::string& text) {
   const size_t equals = text.find('=');
-  TokenBias entry{};
-  if (equals == std::string::npos || !ParseAll(text.substr(0, equals), &entry.token) || !ParseAll(text.substr(equals + 1), &entry.bias)) {
+  int32_t token = 0;
+  double bias = 0.0;
+  if (equals == std::string::npos || !ParseAll(text.substr(0, equals), &token) || !ParseAll(text.substr(equals + 1), &bias)) {
     return std::nullopt;
   }
-  if (entry.token < 0 || !(std::abs(entry.bias) <= 100.0f)) return std::nullopt;
-  return entry;
+  if (token < 0 || !(std::abs(bias) <= 100.0) || !HoldsAsFloat(bias)) return std::nullopt;
+  return TokenBias{token, static_cast<float>(bias)};
 }
 
 CLI::Validator TokenBiasText() {
   return Named("ID=BIAS", [](std::string& text) -> std::string {
     if (ParseTokenBias(text)) return {};
-    return fmt::format("expected a token id, = and a number from -100 to 100, got '{}'", text);
+    return fmt::format("expected a token id, = and a number from -100 to 100 (0, or at least 1.2e-38 beside it), got '{}'", text);
   });
 }
 

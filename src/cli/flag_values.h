@@ -15,9 +15,10 @@ namespace haast::cli {
 CLI::Validator WholeNumber(int64_t min, int64_t max);
 // Decimal digits, 0 to 2^64 - 1.
 CLI::Validator Seed();
-// A finite number from `min` to `max`; with `above`, greater than `min`.
+// A finite number from `min` to `max`; with `above`, greater than `min`. Flags hold it as fp32: what would become 0 or lose digits there
+// (beside 0 the least is 1.2e-38) is refused.
 CLI::Validator Real(double min, double max, bool above = false);
-// "ID=BIAS": a token id and a number from -100 to 100.
+// "ID=BIAS": a token id and such a number from -100 to 100.
 CLI::Validator TokenBiasText();
 // The value of such a text; nothing where it is none.
 std::optional<TokenBias> ParseTokenBias(const std::string& text);

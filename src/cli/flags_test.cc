@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -177,11 +178,26 @@ TEST_F(FlagsTest, HostileNumbersAreRefused) {
   ExpectRefused({"--frequency-penalty", "2.1"}, "expected a number from -2 and at most 2, got '2.1'");
   ExpectRefused({"--presence-penalty", "nan"}, "got 'nan'");
   ExpectRefused({"--min-tokens", "-1"}, "got '-1'");
-  for (const char* bad : {"7", "=1", "7=", "7=x", "-7=1", "7=100.5", "7=nan", "a=1", "7=1=2", "99999999999=1"}) {
-    ExpectRefused({"--logit-bias", bad}, std::string("expected a token id, = and a number from -100 to 100, got '") + bad + "'");
+  for (const char* bad : {"7", "=1", "7=", "7=x", "-7=1", "7=100.5", "7=nan", "a=1", "7=1=2", "99999999999=1", "7=1e-320", "7=1e-40"}) {
+    ExpectRefused({"--logit-bias", bad}, std::string("expected a token id, = and a number from -100 to 100 (0, or at least 1.2e-38 beside "
+                                                     "it), got '") +
+                                             bad + "'");
   }
   ExpectRefused({"--num-draft-tokens", "64"}, "expected a whole number from 0 to 63, got '64'");
   ExpectRefused({"--num-draft-tokens", "0x4"}, "got '0x4'");
+}
+
+// Flags hold numbers as fp32, where these are 0 or have lost digits: to be refused here rather than, as 0, by the engine.
+TEST_F(FlagsTest, NumbersThatFp32DoesNotHoldAreRefused) {
+  for (const char* flag : {"--temperature", "--top-p", "--min-p", "--repetition-penalty", "--frequency-penalty", "--presence-penalty"}) {
+    for (const char* tiny : {"1e-320", "1e-300", "1e-46", "1.1e-38"}) {
+      ExpectRefused({flag, tiny}, fmt::format("got '{}', too close to 0: the least beside it is 1.2e-38", tiny));
+    }
+    EXPECT_EQ(ParseArgs({flag, "1.2e-38"}), std::nullopt) << flag;
+  }
+  ExpectRefused({"--presence-penalty=-1e-300"}, "got '-1e-300', too close to 0");
+  EXPECT_EQ(ParseArgs({"--temperature", "0.0", "--min-p", "0", "--frequency-penalty", "-0"}), std::nullopt);
+  EXPECT_EQ(ParseArgs({"--logit-bias", "7=0", "--logit-bias", "7=-1.2e-38"}), std::nullopt);
 }
 
 TEST_F(FlagsTest, EmptyPathsAreRefused) {
@@ -212,6 +228,14 @@ TEST_F(FlagsTest, UnknownWordsAndFlagsAreRefused) {
   ExpectRefused({"--temprature", "1"}, "unknown flag --temprature");
   ExpectRefused({"one", "two"}, "unexpected argument 'two'");
   ExpectRefused({"--model"}, "--model");
+}
+
+TEST_F(FlagsTest, FlagsWithoutAValueTakeNone) {
+  for (const char* value : {"3", "false", ""})
+    ExpectRefused({std::string("--ignore-eos=") + value}, fmt::format("--ignore-eos: expected no value, got '{}'", value));
+  EXPECT_EQ(ParseArgs({"--", "--ignore-eos=3"}), std::nullopt) << "a prompt";
+  EXPECT_EQ(ParseArgs({"--ignore-eos"}), std::nullopt);
+  EXPECT_TRUE(sampling_.ignore_eos);
 }
 
 TEST_F(FlagsTest, StopsAreTakenAsTheyAre) {
@@ -280,7 +304,10 @@ TEST(SwapFlagsTest, ADirectoryIsThereAndUsed) {
   flags.preemption = "swap";
   EXPECT_TRUE(CheckModelFlags(flags).has_value());
   flags.swap_directory = dir.Join("missing");
-  EXPECT_THAT(CheckModelFlags(flags).error().message, HasSubstr("missing/haast-swap: cannot be written: No such file or directory"));
+  EXPECT_THAT(
+      CheckModelFlags(flags).error().message,
+      HasSubstr(flags.swap_directory + ": cannot be written: No such file or directory: expected a folder that can be written: create"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "nothing is left of the check";
 }
 
 TEST(ThreadFlagsTest, FarMoreThreadsThanProcessorsAreRefused) {

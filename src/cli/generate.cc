@@ -110,6 +110,7 @@ Status CheckFlags(const GenerateFlags& flags) {
     return Err(ErrorCode::kInvalidArgument, "--show-drafts marks streamed text and --json prints none: give one of them");
   }
   if (!text::IsValidUtf8(flags.system)) return Err(ErrorCode::kInvalidArgument, "--system: expected UTF-8 text");
+  if (const auto stops = text::StopSet::Create(flags.stops); !stops) return Err(stops.error().code, "--{}", stops.error().message);
   return {};
 }
 
@@ -119,12 +120,12 @@ Result<std::string> ReadPrompt(const GenerateFlags& flags, const Streams& stream
   std::string name = "prompt";
   if (!flags.file.empty()) {
     name = flags.file;
-    HAAST_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file));
+    HAAST_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file, ErrorCode::kInvalidArgument));
   } else if (!flags.prompt_given && streams.in_is_terminal) {
     return Err(ErrorCode::kInvalidArgument, "expected a prompt: as an argument, from --file PATH or on standard input; got none");
   } else if (!flags.prompt_given || flags.prompt == "-") {
     name = "standard input";
-    HAAST_ASSIGN_OR_RETURN(text, ReadAll(streams.in_fd, name));
+    HAAST_ASSIGN_OR_RETURN(text, ReadAll(streams.in_fd, name, ErrorCode::kInvalidArgument));
   }
   const bool from_stream = name != "prompt";
   if (from_stream && !flags.raw && text.ends_with('\n')) text.pop_back();
@@ -227,7 +228,8 @@ Result<int> Generate(const CLI::App& app, const GenerateFlags& flags, Streams& s
   }
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
   HAAST_RETURN_IF_ERROR(RefuseOverwriting("--save", flags.save.path, {paths.model, paths.draft, flags.model.draft_model, flags.file}));
-  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", flags.model.trace_metadata, {flags.save.path, flags.resume, flags.file}));
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", flags.model.trace_metadata, {flags.resume, flags.file}));
+  HAAST_RETURN_IF_ERROR(RefuseOneFileForTwo("--save", flags.save.path, "--trace-metadata", flags.model.trace_metadata));
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);
   options.prefix_cache &= !flags.compare;  // each run computes the prompt
   HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(options, streams.err));

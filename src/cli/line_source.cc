@@ -16,20 +16,21 @@ class PlainSource final : public LineSource {
  public:
   explicit PlainSource(int fd) : fd_(fd) {}
 
-  Line Next() override {
+  Result<Line> Next() override {
     for (;;) {
       const size_t end = buffer_.find('\n', searched_);
       if (end != std::string::npos) return TakeLine(end);
       searched_ = buffer_.size();
       if (buffer_.size() > kMaxPromptBytes) {
-        return {LineKind::kFailed, fmt::format("standard input: expected lines of at most {} bytes, got more", kMaxPromptBytes)};
+        return Err(ErrorCode::kInvalidArgument, "standard input: expected lines of at most {} bytes, got more: shorten the text",
+                   kMaxPromptBytes);
       }
       if (at_end_) return buffer_.empty() ? Line{LineKind::kEnd, ""} : TakeLine(buffer_.size());
-      if (!InterruptScope::WaitReadable(fd_)) return {LineKind::kInterrupted, ""};
+      if (!InterruptScope::WaitReadable(fd_)) return Line{LineKind::kInterrupted, ""};
       char bytes[4096];
       const ssize_t got = ::read(fd_, bytes, sizeof(bytes));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return {LineKind::kFailed, fmt::format("standard input: reading failed: {}", std::strerror(errno))};
+      if (got < 0) return CannotRead("standard input");
       at_end_ = got == 0;
       buffer_.append(bytes, static_cast<size_t>(got));
     }

@@ -5,23 +5,25 @@
 #include <string>
 
 #include "cli/output.h"
+#include "haast/result.h"
 
 namespace haast::cli {
 
-enum class LineKind { kLine, kEnd, kInterrupted, kFailed };
+enum class LineKind { kLine, kEnd, kInterrupted };
 
 struct Line {
   LineKind kind;
-  std::string text;  // kLine: without its line break; kFailed: what went wrong
+  std::string text;  // kLine: without its line break
 };
 
 class LineSource {
  public:
   virtual ~LineSource() = default;
-  virtual Line Next() = 0;
+  // kIo where the lines cannot be read, kInvalidArgument above kMaxPromptBytes (prompt_input.h).
+  virtual Result<Line> Next() = 0;
 };
 
-// Line by line from `fd`; the last line needs no line break. A line above kMaxPromptBytes (prompt_input.h) is kFailed.
+// Line by line from `fd`; the last line needs no line break.
 std::unique_ptr<LineSource> MakePlainSource(int fd);
 
 // A terminal with libedit: cursor keys, history across runs in `history_file` (its folder is made; a file that cannot be

@@ -12,6 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// False for empty paths. Neither has to exist.
+bool AreOneFile(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
+  std::error_code error;
+  return a == b || fs::equivalent(a, b, error) ||
+         fs::weakly_canonical(fs::absolute(a, error), error) == fs::weakly_canonical(fs::absolute(b, error), error);
+}
+
 bool Exists(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
@@ -91,11 +99,15 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
 
 Status RefuseOverwriting(const char* flag, const std::string& output, std::initializer_list<std::string> inputs) {
   for (const std::string& input : inputs) {
-    std::error_code missing;
-    if (output.empty() || input.empty() || !(output == input || fs::equivalent(output, input, missing))) continue;
+    if (!AreOneFile(output, input)) continue;
     return Err(ErrorCode::kInvalidArgument, "{} {} would overwrite {}, which is read: give another path", flag, output, input);
   }
   return {};
+}
+
+Status RefuseOneFileForTwo(const char* flag, const std::string& output, const char* other_flag, const std::string& other_output) {
+  if (!AreOneFile(output, other_output)) return {};
+  return Err(ErrorCode::kInvalidArgument, "{} and {} would both write {}: give each a path of its own", flag, other_flag, output);
 }
 
 }  // namespace haast::cli

@@ -37,4 +37,7 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
 // kInvalidArgument where `output`, given with `flag`, is one of `inputs`: what is written would destroy it. Empty paths are none.
 Status RefuseOverwriting(const char* flag, const std::string& output, std::initializer_list<std::string> inputs);
 
+// kInvalidArgument where both outputs are one file. Empty paths are none.
+Status RefuseOneFileForTwo(const char* flag, const std::string& output, const char* other_flag, const std::string& other_output);
+
 }  // namespace haast::cli

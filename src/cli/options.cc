@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/cpu.h"
@@ -26,6 +28,20 @@ std::string ExtrasText(const CLI::App& app) {
   if (!flags.empty()) return fmt::format("unknown flag {}", fmt::join(flags, ", "));
   const bool prompt = app.get_option_no_throw("PROMPT") != nullptr;
   return fmt::format("unexpected argument '{}'{}", fmt::join(rest, "', '"), prompt ? ": put a prompt of several words in quotes" : "");
+}
+
+// A flag that takes no value and was given one: CLI11 would count --json=3 as --json, and --json=false as nothing.
+std::string ValueOfAFlag(const CLI::App& app, const std::vector<std::string>& args) {
+  for (const std::string& arg : args) {
+    if (arg == "--") return "";
+    const size_t equals = arg.find('=');
+    if (!arg.starts_with("--") || equals == std::string::npos) continue;
+    const CLI::Option* option = app.get_option_no_throw(arg.substr(0, equals));
+    if (option != nullptr && option->get_items_expected_max() == 0) {
+      return fmt::format("{}: expected no value, got '{}': leave it out", arg.substr(0, equals), arg.substr(equals + 1));
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -150,7 +166,10 @@ Status CheckModelFlags(const ModelFlags& flags) {
                flags.draft_top_k);
   }
   // The engine would go on without it, and compute everything again.
-  if (!flags.swap_directory.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.swap_directory + "/haast-swap"));
+  if (!flags.swap_directory.empty()) {
+    HAAST_ASSIGN_OR_RETURN(const int file, base::OpenNamelessFile(flags.swap_directory));
+    close(file);
+  }
   // A few more threads than processors are slow; a thousand that wait for each other do not come back.
   const int most = std::max(16, 4 * base::UsableCpus());
   if (flags.threads > most) {
@@ -216,6 +235,11 @@ SamplingParams ToSampling(const SamplingFlags& flags) {
 std::optional<int> Parse(CLI::App& app, const std::vector<std::string>& args, Output& out, Output& err) {
   std::vector<const char*> argv = {"haast"};
   for (const std::string& arg : args) argv.push_back(arg.c_str());
+  const auto refuse = [&](const std::string& why) {
+    err.WriteText(fmt::format("{}: {}\nSee `{} --help`.\n", app.get_name(), why, app.get_name()));
+    return kExitUsage;
+  };
+  if (const std::string why = ValueOfAFlag(app, args); !why.empty()) return refuse(why);
   try {
     app.parse(static_cast<int>(argv.size()), argv.data());
     return std::nullopt;
@@ -224,8 +248,7 @@ std::optional<int> Parse(CLI::App& app, const std::vector<std::string>& args, Ou
     return out.ok() ? kExitOk : kExitRuntime;
   } catch (const CLI::ParseError& error) {
     const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    err.WriteText(fmt::format("{}: {}\nSee `{} --help`.\n", app.get_name(), extras ? ExtrasText(app) : error.what(), app.get_name()));
-    return kExitUsage;
+    return refuse(extras ? ExtrasText(app) : error.what());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "cli/exit_code.h"
 #include "cli/program_harness.h"
@@ -111,7 +112,9 @@ TEST_F(ProgramTest, StopStringsEndTheAnswerBeforeThem) {
   EXPECT_EQ(answer["text"], text.substr(0, text.find(stop)));
   EXPECT_LT(answer["token_ids"].size(), 40u);
   EXPECT_EQ(answer["timings"]["generated_tokens"], answer["token_ids"].size());
-  ExpectError(Generate({"--stop", "", "hello"}), kExitUsage, "stop");
+  const Args unread = {"generate", "--model", files_->dir.Join("none.gguf"), "hello", "--stop"};
+  ExpectError(Haast(unread + Args{"a", "--stop", ""}), kExitUsage, "haast generate: --stop: string 1 is empty; expected at least one byte");
+  ExpectError(Haast(unread + Args{"\xff"}), kExitUsage, "--stop: string 0 is not valid UTF-8");
 }
 
 TEST_F(ProgramTest, AnswerIsCutToTheContext) {
@@ -182,6 +185,30 @@ TEST_F(ProgramTest, UnusableFilesAreFileErrors) {
   ExpectError(Haast({"generate", "--model", files_->model, "--draft", files_->other_head, "hello"}), kExitFile, "other_head");
   ExpectError(Generate({"--file", none}), kExitFile, "none.gguf: cannot be opened: No such file or directory");
   ExpectError(Generate({"--file", files_->dir.path()}), kExitFile, "Is a directory");
+}
+
+// A prompt that no model can answer is the user's, whatever it came in; a file of prompts is a file.
+TEST_F(ProgramTest, TextsThatAreTooLong) {
+  const std::string large = Write("large", std::string((16 << 20) + 1, 'x'));
+  ExpectError(Generate({"--file", large}), kExitUsage, "--file " + large + ": expected at most 16777216 bytes, got more");
+  ExpectError(Haast(Args{"bench", "--prompts", large} + files_->Flags()), kExitFile,
+              "--prompts " + large + ": expected at most 16777216 bytes, got more");
+}
+
+TEST_F(ProgramTest, StandardInputThatCannotBeReadIsAFileError) {
+  const std::string err_path = files_->dir.Join("err3");
+  for (const char* command : {"generate", "chat"}) {
+    const int err = open(err_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int folder = open(files_->dir.path().c_str(), O_RDONLY | O_DIRECTORY);
+    const int closed = open("/dev/null", O_WRONLY);  // as main leaves it
+    for (const int in : {closed, folder}) {
+      Streams streams{Output(err), Output(err), in, /*in_is_terminal=*/false};
+      EXPECT_EQ(RunProgram(Args{command} + files_->Flags(), streams), kExitFile) << command << " " << in;
+    }
+    for (const int fd : {closed, folder, err}) close(fd);
+    EXPECT_THAT(ReadFile(err_path), HasSubstr(std::string("haast ") + command + ": standard input: reading failed: Bad file descriptor"));
+    EXPECT_THAT(ReadFile(err_path), HasSubstr(std::string("haast ") + command + ": standard input: reading failed: Is a directory"));
+  }
 }
 
 TEST_F(ProgramTest, OutputThatCannotBeWrittenEndsTheRun) {
@@ -272,22 +299,52 @@ TEST_F(ProgramTest, BenchPricesRunsByAFileOfCosts) {
 
 TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
   const Args bench = Args{"bench", "--no-steps", "--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n")} + files_->Flags();
-  ExpectError(Haast(bench + Args{"--costs", "none.json"}), kExitFile, "none.json");
-  ExpectError(Haast(bench + Args{"--costs", Write("bad.json", "{\"target\": 1}")}), kExitFile, "--costs-out FILE");
+  const auto expect_refused = [&](const std::string& text, const std::string& why) {
+    const Ran ran = Haast(bench + Args{"--costs", Write("bad.json", text)});
+    ExpectError(ran, kExitFile, "haast bench: --costs " + files_->dir.Join("bad.json") + ": " + why);
+    EXPECT_THAT(ran.err, HasSubstr(": `haast bench --costs-out FILE` writes such a file\n"));
+  };
+  ExpectError(Haast(bench + Args{"--costs", "none.json"}), kExitFile, "--costs none.json: cannot open: No such file or directory: `haast");
+  expect_refused("", "expected a JSON object of at most 64 levels, got 0 bytes that are not");
+  expect_refused("{}", "target: expected a value, got no such key");
+  expect_refused("{\"target\": 1}", "target: expected an object, got 1");
+  expect_refused("{\"target\": {}}", "target.seconds_per_kv_entry: expected a value, got no such key");
+  expect_refused(std::string((16 << 20) + 1, ' '), "has 16777217 bytes, expected at most 16777216");
   const std::string curve = R"({"all_logits": {"rows": [1], "seconds": [-1.0]}, "one_logit": {"rows": [], "seconds": []},
                                "no_logits": {"rows": [], "seconds": []}, "seconds_per_kv_entry": 0, "seconds_per_row_entry": 0})";
   const std::string text =
       R"({"target": )" + curve + R"(, "head_step": )" + curve + R"(, "head_extend": )" + curve + R"(, "draft_model": )" + curve + "}";
-  ExpectError(Haast(bench + Args{"--costs", Write("bad.json", text)}), kExitFile, "expected a finite time above 0");
-  std::string fraction = text;
-  fraction.replace(fraction.find("[1]"), 3, "[1.9]");
-  ExpectError(Haast(bench + Args{"--costs", Write("bad.json", fraction)}), kExitFile, "1.9 is not a whole number");
+  expect_refused(text, "step costs: ");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  expect_refused(with("[1]", "[1.9]"), "target.all_logits.rows: expected a whole number from 1 to 1073741824, got 1.9");
+  expect_refused(with("[-1.0]", "[\"1\"]"), "target.all_logits.seconds: expected a list of numbers, got one that holds \"1\"");
+  expect_refused(with("[-1.0]", "2"), "target.all_logits.seconds: expected a list of numbers, got 2");
+  expect_refused(with("\"rows\"", "\"raws\""), "target.all_logits.rows: expected a value, got no such key");
 }
 
-TEST_F(ProgramTest, AFifoIsNoModel) {
+// What is read more than once, or by its parts, is no FIFO, and is not waited for.
+TEST_F(ProgramTest, AFifoIsNoModelSessionOrFileOfCosts) {
   const std::string fifo = files_->dir.Join("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  ExpectError(Haast({"generate", "--model", fifo, "hello"}), kExitFile, "expected a regular file");
+  const auto expect_refused = [&](const Args& args, const std::string& flag) {
+    ExpectError(Haast(args + Args{flag, fifo}), kExitFile, flag + " " + fifo + ": expected a regular file, got a FIFO");
+  };
+  expect_refused({"generate", "hello"}, "--model");
+  expect_refused({"generate", "hello", "--model", files_->model}, "--draft");
+  expect_refused(Args{"generate", "--model", files_->model}, "--resume");
+  expect_refused(Args{"bench", "--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n")} + files_->Flags(), "--costs");
+  ExpectError(Generate({"--save", fifo, "hello"}), kExitFile, fifo + ": expected a regular file or a new one, got a FIFO");
+}
+
+TEST_F(ProgramTest, APromptMayComeFromAFifo) {
+  const std::string fifo = files_->dir.Join("prompt_fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(fifo) << "hello there\n"; });
+  EXPECT_EQ(GenerateJson({"--file", fifo})["token_ids"], GenerateJson({"hello there"})["token_ids"]);
+  writer.join();
 }
 
 TEST_F(ProgramTest, BenchErrorsNameTheFlag) {

@@ -6,16 +6,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/format.h"
 #include "base/printable.h"
+#include "io/json.h"
 #include "text/utf8.h"
 
 namespace haast::cli {
 namespace {
-
-using nlohmann::json;
 
 // Where repairing the text first changes it: the first ill-formed part (or up to two bytes into it).
 size_t FirstBadByte(const std::string& text) {
@@ -25,43 +23,49 @@ size_t FirstBadByte(const std::string& text) {
 }
 
 Result<std::string> FirstTurn(const std::string& line, const std::string& where) {
-  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object())
-    return Err(ErrorCode::kInvalidFile, "{}: expected a JSON object, got {}", where, base::Label(text::ToValidUtf8(line)));
-  const auto turns = object.find("turns");
-  if (turns == object.end() || !turns->is_array() || turns->empty() || !(*turns)[0].is_string()) {
-    return Err(ErrorCode::kInvalidFile, "{}: expected \"turns\": [\"text\", ...] with at least one text, got {}", where,
-               turns == object.end() ? "no \"turns\"" : base::Label(turns->dump()));
+  const Result<io::JsonDocument> document = io::JsonDocument::Parse(line, where);
+  if (!document) {
+    return Err(document.error().code, "{}: expected a JSON object, got {}", where, base::Label(text::ToValidUtf8(line)));
   }
-  std::string turn = (*turns)[0].get<std::string>();
-  if (turn.empty()) return Err(ErrorCode::kInvalidFile, "{}: the first of \"turns\" is empty: expected a prompt", where);
-  return turn;
+  const io::JsonObject object = document->root();
+  object.Require("turns");
+  const std::vector<std::string> turns = object.Texts("turns");
+  HAAST_RETURN_IF_ERROR(object.status());
+  if (turns.empty() || turns[0].empty()) {
+    return Err(ErrorCode::kInvalidFile, "{}: turns: expected a first text that is not empty, got {}", where,
+               turns.empty() ? "an empty list" : "an empty text");
+  }
+  return turns[0];
 }
 
 }  // namespace
 
-Result<std::string> ReadAll(int fd, const std::string& name) {
+tl::unexpected<Error> CannotRead(const std::string& name) {
+  return Err(ErrorCode::kIo, "{}: reading failed: {}: expected text", name, std::strerror(errno));
+}
+
+Result<std::string> ReadAll(int fd, const std::string& name, ErrorCode too_long) {
   std::string text;
   char buffer[65536];
   for (;;) {
     const ssize_t got = ::read(fd, buffer, sizeof(buffer));
     if (got == 0) return text;
     if (got < 0 && errno == EINTR) return Err(ErrorCode::kCancelled, "{}: interrupted while reading", name);
-    if (got < 0) return Err(ErrorCode::kIo, "{}: reading failed: {}", name, std::strerror(errno));
+    if (got < 0) return CannotRead(name);
     text.append(buffer, static_cast<size_t>(got));
     if (text.size() > kMaxPromptBytes) {
-      return Err(ErrorCode::kInvalidArgument, "{}: expected at most {} bytes, got more: shorten the text", name, kMaxPromptBytes);
+      return Err(too_long, "{}: expected at most {} bytes, got more: shorten the text", name, kMaxPromptBytes);
     }
   }
 }
 
-Result<std::string> ReadTextFile(const std::string& path) {
+Result<std::string> ReadTextFile(const std::string& path, ErrorCode too_long) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
     return Err(code, "{}: cannot be opened: {}: expected a readable text file", path, std::strerror(errno));
   }
-  const Result<std::string> text = ReadAll(fd, path);
+  const Result<std::string> text = ReadAll(fd, path, too_long);
   ::close(fd);
   return text.map([](const std::string& all) { return std::string(base::WithoutByteOrderMark(all)); });
 }
@@ -93,7 +97,7 @@ Result<std::vector<BenchPrompt>> ParseBenchPrompts(const std::string& text, cons
 }
 
 Result<std::vector<BenchPrompt>> ReadBenchPrompts(const std::string& path, int64_t limit) {
-  HAAST_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  HAAST_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, ErrorCode::kInvalidFile));
   return ParseBenchPrompts(text, path, limit);
 }
 

@@ -11,10 +11,14 @@ namespace haast::cli {
 // Longest prompt and prompt file that is read; the tokenizer refuses longer texts anyway.
 inline constexpr size_t kMaxPromptBytes = size_t{16} << 20;
 
-// Everything `fd` gives. `name` is for messages. Errors: kIo, and kInvalidArgument above kMaxPromptBytes.
-Result<std::string> ReadAll(int fd, const std::string& name);
-// The same of a file; a folder or an unreadable file is kIo, a missing one kNotFound.
-Result<std::string> ReadTextFile(const std::string& path);
+// kIo after a read of `name` that failed, with errno.
+tl::unexpected<Error> CannotRead(const std::string& name);
+
+// Everything `fd` gives. `name` is for messages. Errors: kIo, and `too_long` above kMaxPromptBytes: kInvalidArgument of a prompt, which no
+// model can answer, kInvalidFile of another file.
+Result<std::string> ReadAll(int fd, const std::string& name, ErrorCode too_long);
+// The same of a file or a FIFO; a folder or an unreadable file is kIo, a missing one kNotFound.
+Result<std::string> ReadTextFile(const std::string& path, ErrorCode too_long);
 
 // kInvalidArgument where the text is empty or not UTF-8 (with the offset of the first bad byte).
 Status CheckPrompt(const std::string& text, const std::string& name);

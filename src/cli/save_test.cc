@@ -42,6 +42,23 @@ TEST_F(SaveTest, ASavedRequestGoesOnWhereItWas) {
               "expected a saved session");
 }
 
+// All instruction sets of a build give the same bits.
+TEST_F(SaveTest, ARequestGoesOnUnderAnotherInstructionSet) {
+  const std::string path = files_->dir.Join("portable");
+  const Args request = {"--temperature", "1", "--seed", "7", "--logprobs", "2", "hello there"};
+  const json whole = GenerateJson(request);
+  setenv("HAAST_ISA", "portable", 1);
+  const json saved = GenerateJson(Args{"--save", path, "--save-every", "7"} + request);
+  unsetenv("HAAST_ISA");
+  const Ran resumed = Resume(path);
+  ASSERT_EQ(resumed.code, kExitOk) << resumed.err;
+  for (const char* field : {"token_ids", "logprobs"}) {
+    EXPECT_EQ(saved[field], whole[field]) << field;
+    EXPECT_EQ(resumed.json()[field], whole[field]) << field;
+  }
+  ExpectError(Resume(path, {"--backend", "ref"}), kExitFile, "saved with another backend: cpu, here it is ref");
+}
+
 TEST_F(SaveTest, AKilledProgramsRequestGoesOn) {
   const std::string path = files_->dir.Join("killed");
   const Args request = {"--max-tokens", "1500", "--ignore-eos", "--seed", "5", "--temperature", "1", "hello"};
@@ -100,7 +117,7 @@ TEST_F(SaveTest, NothingThatIsReadIsOverwritten) {
   ExpectError(Generate({"--save", other_name, "hello"}), kExitUsage, "--save " + other_name + " would overwrite " + files_->model);
   ExpectError(Generate({"--trace-metadata", other_name, "hello"}), kExitUsage, "--trace-metadata " + other_name + " would overwrite");
   ExpectError(Generate({"--trace-metadata", prompt, "--file", prompt}), kExitUsage, "would overwrite " + prompt);
-  ExpectError(Generate({"--trace-metadata", path, "--save", path, "hello"}), kExitUsage, "give another path");
+  ExpectError(Generate({"--trace-metadata", path, "--save", path, "hello"}), kExitUsage, "would both write " + path);
   const std::string prompts = Write("p.jsonl", "{\"turns\": [\"one\"]}");
   ExpectError(Haast(Args{"bench", "--prompts", prompts, "--trace-metadata", prompts} + files_->Flags()), kExitUsage, "would overwrite");
   EXPECT_EQ(ReadFile(files_->model), model);

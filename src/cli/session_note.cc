@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/format.h"
+#include "base/printable.h"
 #include "cli/json_forms.h"
 
 namespace haast::cli {
@@ -53,8 +54,9 @@ Result<SessionNote> ReadNote(const std::string& text, const std::string& path) {
     note.prompt = OutputsOf(json.at("prompt"));
     note.outputs = OutputsOf(json.at("outputs"));
     return note;
-  } catch (const Json::exception& error) {
-    return Err(ErrorCode::kInvalidFile, "{}: was not saved by haast generate: {}", path, error.what());
+  } catch (const Json::exception&) {
+    return Err(ErrorCode::kInvalidFile, "{}: expected a session that `haast generate --save FILE` wrote, got one with {}", path,
+               text.empty() ? "no note of it" : "the note " + base::Label(text));
   }
 }
 

@@ -46,19 +46,25 @@ TEST(PromptTest, FilesAndPipesAreReadWhole) {
   testing::TempDir dir;
   const std::string text(200000, 'x');
   std::ofstream(dir.Join("prompt")) << text;
-  EXPECT_EQ(ReadTextFile(dir.Join("prompt")).value(), text);
-  EXPECT_EQ(ReadTextFile(dir.Join("none")).error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(ReadTextFile(dir.path()).error().code, ErrorCode::kIo);
+  EXPECT_EQ(ReadTextFile(dir.Join("prompt"), ErrorCode::kInvalidFile).value(), text);
+  EXPECT_EQ(ReadTextFile(dir.Join("none"), ErrorCode::kInvalidFile).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(ReadTextFile(dir.path(), ErrorCode::kInvalidFile).error().code, ErrorCode::kIo);
   const int fd = PipeWith("hello");
-  EXPECT_EQ(ReadAll(fd, "standard input").value(), "hello");
+  EXPECT_EQ(ReadAll(fd, "standard input", ErrorCode::kInvalidArgument).value(), "hello");
   close(fd);
-  EXPECT_THAT(ReadAll(-1, "standard input").error().message, HasSubstr("standard input: reading failed"));
+  const Result<std::string> closed = ReadAll(-1, "standard input", ErrorCode::kInvalidArgument);
+  EXPECT_EQ(closed.error().code, ErrorCode::kIo);
+  EXPECT_THAT(closed.error().message, HasSubstr("standard input: reading failed: Bad file descriptor: expected text"));
 }
 
 TEST(PromptTest, EndlessInputIsRefused) {
-  const Result<std::string> text = ReadTextFile("/dev/zero");
-  ASSERT_FALSE(text.has_value());
-  EXPECT_THAT(text.error().message, HasSubstr("expected at most 16777216 bytes"));
+  for (const ErrorCode too_long : {ErrorCode::kInvalidArgument, ErrorCode::kInvalidFile}) {
+    const Result<std::string> text = ReadTextFile("/dev/zero", too_long);
+    ASSERT_FALSE(text.has_value());
+    EXPECT_EQ(text.error().code, too_long);
+    EXPECT_THAT(text.error().message, HasSubstr("expected at most 16777216 bytes"));
+  }
+  EXPECT_EQ(ReadBenchPrompts("/dev/zero", 0).error().code, ErrorCode::kInvalidFile) << "as all that is wrong with a file of prompts";
 }
 
 TEST(BenchPromptsTest, FirstTurnsAreTaken) {
@@ -77,7 +83,7 @@ TEST(BenchPromptsTest, AByteOrderMarkIsNoPartOfAFile) {
   const auto prompts = ReadBenchPrompts(dir.Join("p.jsonl"), 0);
   ASSERT_TRUE(prompts) << prompts.error().message;
   EXPECT_EQ((*prompts)[0].first_turn, "one");
-  EXPECT_EQ(*ReadTextFile(dir.Join("p.jsonl")), "{\"turns\": [\"one\"]}\n");
+  EXPECT_EQ(*ReadTextFile(dir.Join("p.jsonl"), ErrorCode::kInvalidFile), "{\"turns\": [\"one\"]}\n");
 }
 
 TEST(BenchPromptsTest, EveryMistakeNamesItsLine) {
@@ -85,10 +91,11 @@ TEST(BenchPromptsTest, EveryMistakeNamesItsLine) {
   EXPECT_THAT(message(""), HasSubstr("p.jsonl: expected lines of {\"turns\": [\"text\"]}, got none"));
   EXPECT_THAT(message("{\"turns\": [\"a\"]}\nnot json\n"), HasSubstr("p.jsonl:2: expected a JSON object, got not json"));
   EXPECT_THAT(message("[1]"), HasSubstr("p.jsonl:1: expected a JSON object"));
-  EXPECT_THAT(message("{\"prompt\": \"a\"}"), HasSubstr("p.jsonl:1: expected \"turns\""));
-  EXPECT_THAT(message("{\"turns\": []}"), HasSubstr("got []"));
-  EXPECT_THAT(message("{\"turns\": [4]}"), HasSubstr("got [4]"));
-  EXPECT_THAT(message("{\"turns\": [\"\"]}"), HasSubstr("is empty"));
+  EXPECT_THAT(message("{\"prompt\": \"a\"}"), HasSubstr("p.jsonl:1: turns: expected a value, got no such key"));
+  EXPECT_THAT(message("{\"turns\": []}"), HasSubstr("turns: expected a first text that is not empty, got an empty list"));
+  EXPECT_THAT(message("{\"turns\": [4]}"), HasSubstr("turns: expected a list of strings, got one that holds 4"));
+  EXPECT_THAT(message("{\"turns\": \"a\"}"), HasSubstr("turns: expected a list of strings, got \"a\""));
+  EXPECT_THAT(message("{\"turns\": [\"\"]}"), HasSubstr("turns: expected a first text that is not empty, got an empty text"));
   EXPECT_THAT(message("\xff\xfe{"), HasSubstr("p.jsonl:1: expected a JSON object"));
   EXPECT_LT(message("{\"turns\": [" + std::string(9000, '1') + "]}").size(), 300u);
   EXPECT_LT(message(std::string(9000, 'x')).size(), 300u);
@@ -98,22 +105,33 @@ TEST(BenchPromptsTest, EveryMistakeNamesItsLine) {
 TEST(PlainSourceTest, GivesLinesUntilTheEnd) {
   const int fd = PipeWith("first\r\n\nthird without end");
   const auto source = MakePlainSource(fd);
-  EXPECT_EQ(source->Next().text, "first");
-  EXPECT_EQ(source->Next().text, "");
-  const Line last = source->Next();
+  EXPECT_EQ(source->Next()->text, "first");
+  EXPECT_EQ(source->Next()->text, "");
+  const Line last = *source->Next();
   EXPECT_EQ(last.kind, LineKind::kLine);
   EXPECT_EQ(last.text, "third without end");
-  EXPECT_EQ(source->Next().kind, LineKind::kEnd);
-  EXPECT_EQ(source->Next().kind, LineKind::kEnd);
+  EXPECT_EQ(source->Next()->kind, LineKind::kEnd);
+  EXPECT_EQ(source->Next()->kind, LineKind::kEnd);
   close(fd);
 }
 
 TEST(PlainSourceTest, EndlessLineIsAFailure) {
   const int fd = open("/dev/zero", O_RDONLY);
-  const Line line = MakePlainSource(fd)->Next();
-  EXPECT_EQ(line.kind, LineKind::kFailed);
-  EXPECT_THAT(line.text, HasSubstr("expected lines of at most 16777216 bytes"));
+  const Result<Line> line = MakePlainSource(fd)->Next();
+  ASSERT_FALSE(line);
+  EXPECT_EQ(line.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(line.error().message, HasSubstr("expected lines of at most 16777216 bytes"));
   close(fd);
+}
+
+TEST(PlainSourceTest, InputThatCannotBeReadIsAFailure) {
+  testing::TempDir dir;
+  const int folder = open(dir.path().c_str(), O_RDONLY | O_DIRECTORY);
+  const Result<Line> line = MakePlainSource(folder)->Next();
+  close(folder);
+  ASSERT_FALSE(line);
+  EXPECT_EQ(line.error().code, ErrorCode::kIo);
+  EXPECT_THAT(line.error().message, HasSubstr("standard input: reading failed: Is a directory: expected text"));
 }
 
 // Before the wait and during it, on whatever thread the signal lands.
@@ -124,21 +142,21 @@ TEST(PlainSourceTest, AnInterruptIsNeverSleptThrough) {
   {
     const InterruptScope interrupts;
     std::raise(SIGINT);
-    EXPECT_EQ(source->Next().kind, LineKind::kInterrupted);
-    EXPECT_EQ(source->Next().kind, LineKind::kInterrupted);
+    EXPECT_EQ(source->Next()->kind, LineKind::kInterrupted);
+    EXPECT_EQ(source->Next()->kind, LineKind::kInterrupted);
     InterruptScope::Clear();
     std::thread other([] { std::raise(SIGTERM); });
-    EXPECT_EQ(source->Next().kind, LineKind::kInterrupted);
+    EXPECT_EQ(source->Next()->kind, LineKind::kInterrupted);
     other.join();
     InterruptScope::Clear();
     EXPECT_EQ(write(ends[1], "line\n", 5), 5);
-    EXPECT_EQ(source->Next().text, "line");
+    EXPECT_EQ(source->Next()->text, "line");
     std::raise(SIGINT);
   }
   const InterruptScope again;
   EXPECT_FALSE(InterruptScope::Interrupted());
   EXPECT_EQ(write(ends[1], "more\n", 5), 5);
-  EXPECT_EQ(source->Next().text, "more");
+  EXPECT_EQ(source->Next()->text, "more");
   for (const int fd : ends) close(fd);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 #include <set>
 
@@ -73,7 +74,8 @@ TEST_F(UsageTest, PathsThatCannotBeWrittenAreFileErrors) {
   ExpectError(Generate({"--save", nowhere, "hi"}), kExitFile, "--save " + nowhere + ": cannot be written: No such file");
   ExpectError(Generate({"--trace-metadata", nowhere, "hi"}), kExitFile, "--trace-metadata " + nowhere);
   for (const std::string& folder : {nowhere, file}) {
-    ExpectError(Generate({"--preemption", "swap", "--swap-directory", folder, "hi"}), kExitFile, "--swap-directory " + folder);
+    ExpectError(Generate({"--preemption", "swap", "--swap-directory", folder, "hi"}), kExitFile,
+                "--swap-directory " + folder + ": cannot be written: ");
   }
   const Args unread = {"--model", files_->dir.Join("none.gguf")};
   ExpectError(Haast(Args{"bench", "--costs-out", nowhere} + Model()), kExitFile, "--costs-out " + nowhere + ": cannot be written");
@@ -82,6 +84,18 @@ TEST_F(UsageTest, PathsThatCannotBeWrittenAreFileErrors) {
               "--trace-metadata " + nowhere);
   ExpectError(Haast({"bench", "--costs-out", ""}), kExitUsage, "--costs-out: expected a path");
   EXPECT_EQ(ReadFile(file), "kept");
+}
+
+TEST_F(UsageTest, OneFileIsNotWrittenTwice) {
+  const std::string path = files_->dir.Join("both");
+  const std::string dotted = files_->dir.Join("./both");  // neither is there
+  const Args bench = Args{"bench", "--prompts", Prompts()} + Model();
+  ExpectError(Haast(bench + Args{"--costs-out", path, "--trace-metadata", dotted}), kExitUsage,
+              "haast bench: --costs-out and --trace-metadata would both write " + path + ": give each a path of its own");
+  ExpectError(Generate({"--save", path, "--trace-metadata", dotted, "hi"}), kExitUsage,
+              "haast generate: --save and --trace-metadata would both write " + path);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ExpectError(Haast(bench + Args{"--trace-metadata", files_->model}), kExitUsage, "which is read");
 }
 
 TEST_F(UsageTest, AnUnknownInstructionSetIsNamedWithThoseThatAre) {
@@ -94,6 +108,16 @@ TEST_F(UsageTest, AnUnknownInstructionSetIsNamedWithThoseThatAre) {
   setenv("HAAST_ISA", "portable", 1);
   EXPECT_EQ(Haast({"devices", "--json"}).json()["isa"], "portable");
   unsetenv("HAAST_ISA");
+}
+
+TEST_F(UsageTest, MoreTokensAtLeastThanAtMostAreRefusedAsGiven) {
+  const std::string why = "--min-tokens 100000 is more than --max-tokens 40: lower it, or raise --max-tokens\n";
+  ExpectError(Generate({"--min-tokens", "100000", "hi"}), kExitUsage, "haast generate: " + why);
+  const std::string by_default = "--min-tokens 257 is more than --max-tokens 256";
+  ExpectError(Bench({"--prompts", Prompts(), "--min-tokens", "257"}), kExitUsage, by_default);
+  ExpectError(Haast({"chat", "--min-tokens", "1025"}), kExitUsage, "--min-tokens 1025 is more than --max-tokens 1024");
+  EXPECT_EQ(Haast(Args{"generate", "--max-tokens", "100000", "--min-tokens", "100000", "hi"} + files_->Flags()).code, kExitOk)
+      << "both are cut to what the context leaves";
 }
 
 TEST_F(UsageTest, FlagsWithoutWhatTheyBelongToAreRefused) {

@@ -58,8 +58,8 @@ void Describe(Archive& archive, Value& counts) {
 
 template <typename Archive, Is<SessionOrigin> Value>
 void Describe(Archive& archive, Value& origin) {
-  auto& [build, kernels, kv_dtype, model, drafter, drafter_weights] = origin;
-  archive(build, kernels, kv_dtype, model, drafter, drafter_weights);
+  auto& [build, backend, kv_dtype, model, drafter, drafter_weights] = origin;
+  archive(build, backend, kv_dtype, model, drafter, drafter_weights);
 }
 
 template <typename Archive, Is<Session> Value>
@@ -119,11 +119,12 @@ Result<Session> DecodeSession(std::span<const uint8_t> bytes, const std::string&
 Status CheckOrigin(const SessionOrigin& saved, const SessionOrigin& here, const std::string& path) {
   const auto differs = [&](const char* what, const auto& theirs, const auto& ours) -> Status {
     if (theirs == ours) return {};
-    return Err(ErrorCode::kInvalidFile, "{}: saved with another {}: {}, here it is {}; the answer would not be the same", path, what,
-               base::Label(fmt::to_string(theirs)), ours);
+    return Err(ErrorCode::kInvalidFile,
+               "{}: saved with another {}: {}, here it is {}; the answer would not be the same: resume with what it was saved with", path,
+               what, base::Label(fmt::to_string(theirs)), ours);
   };
   HAAST_RETURN_IF_ERROR(differs("build of haast", saved.build, here.build));
-  HAAST_RETURN_IF_ERROR(differs("instruction set or backend", saved.kernels, here.kernels));
+  HAAST_RETURN_IF_ERROR(differs("backend", saved.backend, here.backend));
   HAAST_RETURN_IF_ERROR(differs("KV type (kv_dtype)", saved.kv_dtype, here.kv_dtype));
   HAAST_RETURN_IF_ERROR(differs("model (fingerprint)", saved.model, here.model));
   HAAST_RETURN_IF_ERROR(differs("draft head or draft model (fingerprint; 0: none)", saved.drafter, here.drafter));

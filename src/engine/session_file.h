@@ -17,7 +17,7 @@ namespace haast::engine {
 // What the KV of a session was computed with. Another one gives other bits.
 struct SessionOrigin {
   std::string build;            // base::BuildId()
-  std::string kernels;          // name of the kernels' table
+  std::string backend;          // "cpu", whose instruction sets have the same bits, or "ref"
   std::string kv_dtype;         // "F16"
   uint64_t model = 0;           // io::Fingerprint
   uint64_t drafter = 0;         // of the head or draft model of the request's algorithm; 0: none

@@ -27,7 +27,7 @@ uint64_t EngineImpl::FingerprintOf(const io::ModelFile& file) {
 SessionOrigin EngineImpl::OriginOf(const Request& request) {
   SessionOrigin origin;
   origin.build = base::BuildId();
-  origin.kernels = models_.ops->name;
+  origin.backend = options_.backend;
   origin.kv_dtype = Info(models_.target_runner->cache().dtype()).name;
   origin.model = FingerprintOf(*models_.target_file);
   const SpeculativeAlgorithm algorithm = request.speculation.algorithm;

@@ -1,29 +1,12 @@
 #include "engine/swap_space.h"
 
-#include <fcntl.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 
 #include "base/checksum.h"
 #include "base/file_bytes.h"
 #include "base/format.h"
 
 namespace haast::engine {
-namespace {
-
-// Not in the folder's listing any more: whatever ends the process, nothing is left behind.
-Result<int> OpenNamelessFile(const std::string& directory) {
-  std::string path = directory + "/haast-swap-XXXXXX";
-  const int file = mkostemp(path.data(), O_CLOEXEC);
-  if (file < 0) return Err(ErrorCode::kIo, "{}: cannot create a swap file: {}", directory, std::strerror(errno));
-  unlink(path.c_str());
-  return file;
-}
-
-}  // namespace
 
 SwapSpace::Entry::~Entry() {
   if (file_ >= 0) close(file_);
@@ -48,7 +31,7 @@ Result<std::unique_ptr<SwapSpace::Entry>> SwapSpace::Put(std::vector<uint8_t> by
     entry->bytes_ = std::move(bytes);
     return entry;
   }
-  HAAST_ASSIGN_OR_RETURN(entry->file_, OpenNamelessFile(directory_));
+  HAAST_ASSIGN_OR_RETURN(entry->file_, base::OpenNamelessFile(directory_));
   HAAST_RETURN_IF_ERROR(base::WriteAll(entry->file_, bytes, "swap file in " + directory_));
   entry->checksum_ = base::Checksum(bytes);
   return entry;

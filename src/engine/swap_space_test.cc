@@ -66,7 +66,7 @@ TEST(SwapSpace, AFolderThatIsNotThereIsAnError) {
   SwapSpace space("/no/such/folder", 1000);
   const auto entry = space.Put({1, 2, 3});
   ASSERT_FALSE(entry);
-  EXPECT_EQ(entry.error().code, ErrorCode::kIo);
+  EXPECT_EQ(entry.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(entry.error().message, HasSubstr("/no/such/folder"));
   EXPECT_EQ(space.used(), 0);
 }

@@ -134,25 +134,30 @@ std::vector<int64_t> JsonObject::Integers(const char* key, int64_t low, int64_t 
   return result;
 }
 
-std::vector<std::string> JsonObject::Texts(const char* key) const {
+template <typename Item, typename Read>
+std::vector<Item> JsonObject::List(const char* key, const char* expected) const {
   const auto value = Find(key);
-  std::vector<std::string> result;
+  std::vector<Item> result;
   if (!value) return result;
   dom::array list;
   if (value->get(list) != simdjson::SUCCESS) {
-    Fail(key, "a list of strings", Describe(*value));
+    Fail(key, expected, Describe(*value));
     return result;
   }
   for (dom::element item : list) {
-    std::string_view text;
-    if (item.get(text) != simdjson::SUCCESS) {
-      Fail(key, "a list of strings", "one that holds " + Describe(item));
+    Read read{};
+    if (item.get(read) != simdjson::SUCCESS) {
+      Fail(key, expected, "one that holds " + Describe(item));
       break;
     }
-    result.emplace_back(text);
+    result.emplace_back(read);
   }
   return result;
 }
+
+std::vector<double> JsonObject::Numbers(const char* key) const { return List<double, double>(key, "a list of numbers"); }
+
+std::vector<std::string> JsonObject::Texts(const char* key) const { return List<std::string, std::string_view>(key, "a list of strings"); }
 
 std::optional<JsonObject> JsonObject::Object(const char* key) const {
   const auto value = Find(key);

@@ -1,4 +1,4 @@
-// JSON of model folders, read with simdjson and checked field by field.
+// JSON files, read with simdjson and checked field by field.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,8 @@ class JsonObject {
   std::string Text(const char* key, std::string absent) const;
   // A list of whole numbers, or one of them; empty where absent.
   std::vector<int64_t> Integers(const char* key, int64_t low, int64_t high) const;
+  // A list of numbers; empty where absent.
+  std::vector<double> Numbers(const char* key) const;
   // A list of strings; empty where absent.
   std::vector<std::string> Texts(const char* key) const;
   std::optional<JsonObject> Object(const char* key) const;
@@ -51,6 +53,9 @@ class JsonObject {
   };
   JsonObject(Document* document, simdjson::dom::object object, std::string where)
       : document_(document), object_(object), where_(std::move(where)) {}
+  // Of items that simdjson reads as `Read`.
+  template <typename Item, typename Read>
+  std::vector<Item> List(const char* key, const char* expected) const;
   bool InRange(const char* key, simdjson::dom::element value, int64_t low, int64_t high, int64_t* out) const;
 
   Document* document_;
