@@ -21,8 +21,9 @@ struct Qkv {
 int64_t QueryWidth(const io::ModelConfig& config) { return static_cast<int64_t>(config.num_heads) * config.head_dim; }
 
 // Without `queries` the q part is left as it is.
-Qkv Project(const DecoderLayer& layer, const io::ModelConfig& config, const LayerInput& input, int64_t rows, bool queries,
-            ForwardContext& context) {
+Qkv Project(const PlacedLayer& placed, const LayerInput& input, int64_t rows, bool queries, ForwardContext& context) {
+  const DecoderLayer& layer = placed.layer;
+  const io::ModelConfig& config = placed.config;
   const int64_t kv_width = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
   const int64_t width = QueryWidth(config) + 2 * kv_width;
   float* q = context.arena.Take<float>(rows * width);
@@ -41,16 +42,17 @@ Qkv Project(const DecoderLayer& layer, const io::ModelConfig& config, const Laye
 }
 
 // [R, heads * D]
-float* Attend(const Qkv& in, const io::ModelConfig& config, const RopeTable& rope, const attention::LayerCache& cache, int64_t rows,
-              ForwardContext& context) {
-  float* out = context.arena.Take<float>(rows * QueryWidth(config));
-  context.attention.Run(in.q, in.ld, in.k, in.ld, in.v, in.ld, rope.cos.as<float>(), rope.sin.as<float>(), cache, out);
+float* Attend(const PlacedLayer& placed, const Qkv& in, int64_t rows, ForwardContext& context) {
+  float* out = context.arena.Take<float>(rows * QueryWidth(placed.config));
+  const RopeTable& rope = placed.rope;
+  context.attention.Run(in.q, in.ld, in.k, in.ld, in.v, in.ld, rope.cos.as<float>(), rope.sin.as<float>(), placed.cache, out);
   return out;
 }
 
 // x += o(attended); x += mlp(x). attended: [R, heads * D], x: [R, H].
-void AddOutputs(const DecoderLayer& layer, const io::ModelConfig& config, const float* attended, int64_t rows, float* x,
-                ForwardContext& context) {
+void AddOutputs(const PlacedLayer& placed, const float* attended, int64_t rows, float* x, ForwardContext& context) {
+  const DecoderLayer& layer = placed.layer;
+  const io::ModelConfig& config = placed.config;
   const int64_t hidden = config.hidden_size;
   const int64_t inner = config.intermediate_size;
   const kernels::LinearTask o_task[] = {{&layer.o, x, hidden, BiasOrNull(layer.o_bias), true}};
@@ -126,26 +128,25 @@ int64_t DecoderLayerArenaFloats(const io::ModelConfig& config, int64_t rows) {
   return rows * per_row + 3 * 16;  // 16: each of the three parts starts on a cache line
 }
 
-void RunDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
-                     const attention::LayerCache& cache, int64_t rows, float* x, ForwardContext& context) {
+void RunDecoderLayer(const PlacedLayer& placed, const LayerInput& input, int64_t rows, float* x, ForwardContext& context) {
   const Arena::Mark mark = context.arena.mark();
-  const Qkv qkv = Project(layer, config, input, rows, true, context);
-  AddOutputs(layer, config, Attend(qkv, config, rope, cache, rows, context), rows, x, context);
+  const Qkv qkv = Project(placed, input, rows, true, context);
+  AddOutputs(placed, Attend(placed, qkv, rows, context), rows, x, context);
   context.arena.Rewind(mark);
 }
 
-void RunLastDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
-                         const attention::LayerCache& cache, int64_t rows, std::span<const int32_t> wanted, float* x,
+void RunLastDecoderLayer(const PlacedLayer& placed, const LayerInput& input, int64_t rows, std::span<const int32_t> wanted, float* x,
                          ForwardContext& context) {
   const Arena::Mark mark = context.arena.mark();
-  const Qkv qkv = Project(layer, config, input, rows, !wanted.empty(), context);
+  const Qkv qkv = Project(placed, input, rows, !wanted.empty(), context);
   if (wanted.empty()) {
-    context.attention.Store(qkv.k, qkv.ld, qkv.v, qkv.ld, rope.cos.as<float>(), rope.sin.as<float>(), cache);
+    const RopeTable& rope = placed.rope;
+    context.attention.Store(qkv.k, qkv.ld, qkv.v, qkv.ld, rope.cos.as<float>(), rope.sin.as<float>(), placed.cache);
   } else {
-    float* attended = Attend(qkv, config, rope, cache, rows, context);
-    KeepRows(wanted, QueryWidth(config), attended);
-    KeepRows(wanted, config.hidden_size, x);
-    AddOutputs(layer, config, attended, static_cast<int64_t>(wanted.size()), x, context);
+    float* attended = Attend(placed, qkv, rows, context);
+    KeepRows(wanted, QueryWidth(placed.config), attended);
+    KeepRows(wanted, placed.config.hidden_size, x);
+    AddOutputs(placed, attended, static_cast<int64_t>(wanted.size()), x, context);
   }
   context.arena.Rewind(mark);
 }

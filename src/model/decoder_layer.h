@@ -33,14 +33,20 @@ struct LayerInput {
   bool norm;  // apply attention_norm first
 };
 
+// A layer and what its model runs it with. For the length of a call.
+struct PlacedLayer {
+  const DecoderLayer& layer;
+  const io::ModelConfig& config;
+  const RopeTable& rope;
+  const attention::LayerCache& cache;
+};
+
 // x += attention(input); x += mlp(x). x: [R, H].
-void RunDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
-                     const attention::LayerCache& cache, int64_t rows, float* x, ForwardContext& context);
+void RunDecoderLayer(const PlacedLayer& placed, const LayerInput& input, int64_t rows, float* x, ForwardContext& context);
 
 // The same for a model's last layer, of which only the rows `wanted` [L] (each above the one before) are read: K and V are written for all
 // rows, and x becomes [L, H].
-void RunLastDecoderLayer(const DecoderLayer& layer, const io::ModelConfig& config, const RopeTable& rope, const LayerInput& input,
-                         const attention::LayerCache& cache, int64_t rows, std::span<const int32_t> wanted, float* x,
+void RunLastDecoderLayer(const PlacedLayer& placed, const LayerInput& input, int64_t rows, std::span<const int32_t> wanted, float* x,
                          ForwardContext& context);
 
 // Moves the rows `wanted` (each above the one before) of x [R, width] to its front.

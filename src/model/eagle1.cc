@@ -86,11 +86,10 @@ void Eagle1Head::Forward(const ForwardArgs& args, ForwardContext& context) {
   }
   const kernels::LinearTask join[] = {{&fc_, x, hidden, fc_bias_.empty() ? nullptr : fc_bias_.data()}};
   context.ops.linear({pair, 2 * hidden, rows}, std::span(join), context.workspace, context.pool);
+  const auto layer = [&](size_t i) { return PlacedLayer{layers_[i], config_, rope_, context.caches[i]}; };
   const size_t last = layers_.size() - 1;
-  for (size_t i = 0; i < last; ++i) {
-    RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, i > 0}, context.caches[i], rows, x, context);
-  }
-  RunLastDecoderLayer(layers_[last], config_, rope_, {x, hidden, last > 0}, context.caches[last], rows, args.logit_rows, x, context);
+  for (size_t i = 0; i < last; ++i) RunDecoderLayer(layer(i), {x, hidden, i > 0}, rows, x, context);
+  RunLastDecoderLayer(layer(last), {x, hidden, last > 0}, rows, args.logit_rows, x, context);
   if (args.logit_rows.empty()) return;
   const int64_t count = static_cast<int64_t>(args.logit_rows.size());
   if (args.carried != nullptr) std::memcpy(args.carried, x, static_cast<size_t>(count) * bytes);

@@ -215,12 +215,11 @@ void Eagle3Head::Forward(const ForwardArgs& args, ForwardContext& context) {
     for (int64_t r = 0; r < rows; ++r)
       std::memcpy(x + r * hidden, pair + r * 2 * hidden + hidden, static_cast<size_t>(hidden) * sizeof(float));
   }
-  const auto input = [&](size_t layer) { return layer == 0 ? LayerInput{pair, 2 * hidden, false} : LayerInput{x, hidden, true}; };
+  const auto layer = [&](size_t i) { return PlacedLayer{layers_[i], config_, rope_, context.caches[i]}; };
+  const auto input = [&](size_t i) { return i == 0 ? LayerInput{pair, 2 * hidden, false} : LayerInput{x, hidden, true}; };
   const size_t last = layers_.size() - 1;
-  for (size_t i = 0; i < last; ++i) {
-    RunDecoderLayer(layers_[i], config_, rope_, input(i), context.caches[i], rows, x, context);
-  }
-  RunLastDecoderLayer(layers_[last], config_, rope_, input(last), context.caches[last], rows, args.logit_rows, x, context);
+  for (size_t i = 0; i < last; ++i) RunDecoderLayer(layer(i), input(i), rows, x, context);
+  RunLastDecoderLayer(layer(last), input(last), rows, args.logit_rows, x, context);
   if (args.logit_rows.empty()) return;
   const int64_t count = static_cast<int64_t>(args.logit_rows.size());
   float* normed = args.carried != nullptr && eagle.norm_output ? args.carried : embedded;

@@ -90,19 +90,20 @@ void Llama::Forward(const ForwardArgs& args, ForwardContext& context) {
   const int64_t hidden = config_.hidden_size;
   float* x = context.arena.Take<float>(args.rows * hidden);
   EmbedRows(embedding_, args.ids, args.rows, x);
+  const auto layer = [&](int i) { return PlacedLayer{layers_[i], config_, rope_, context.caches[i]}; };
+  const LayerInput input{x, hidden, true};
   const int last = config_.num_layers - 1;
   for (int i = 0; i < last; ++i) {
     Tap(i, args, x);
-    RunDecoderLayer(layers_[i], config_, rope_, {x, hidden, true}, context.caches[i], args.rows, x, context);
+    RunDecoderLayer(layer(i), input, args.rows, x, context);
   }
   Tap(last, args, x);
-  const LayerInput input{x, hidden, true};
   if (args.taps != nullptr && !tap_layers_.empty() && tap_layers_.back() > last) {
-    RunDecoderLayer(layers_[last], config_, rope_, input, context.caches[last], args.rows, x, context);
+    RunDecoderLayer(layer(last), input, args.rows, x, context);
     TapOutput(args, x, context);
     KeepRows(args.logit_rows, hidden, x);
   } else {
-    RunLastDecoderLayer(layers_[last], config_, rope_, input, context.caches[last], args.rows, args.logit_rows, x, context);
+    RunLastDecoderLayer(layer(last), input, args.rows, args.logit_rows, x, context);
   }
   if (args.logit_rows.empty()) return;
   const int64_t count = static_cast<int64_t>(args.logit_rows.size());
