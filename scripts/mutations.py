@@ -72,7 +72,7 @@ MUTATIONS = (
         ("runner_test",)),
     Mutation(
         "first-rows-for-wanted", "the attention of the first rows goes to the wanted ones", LAYER,
-        "    KeepRows(wanted, QueryWidth(config), attended);\n", "",
+        "    KeepRows(wanted, QueryWidth(placed.config), attended);\n", "",
         ("runner_test", "engine_test")),
     Mutation(
         "sharing-unchecked", "page owners and slots written twice are not checked", "src/attention/check_structure.cc",
