@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Speed of haast, plain and speculative, beside llama.cpp on the same file: interleaved rounds, one Markdown table.
 
-    bench/compare.py [--prompts FILE.jsonl ...] [--rounds 5] [--threads 2] [--llama-bench PATH | --no-peer] [--out FILE.md] [--json FILE]
+    bench/compare.py [--prompts FILE.jsonl ...] [--rounds 5] [--threads 2] [--llama-bench PATH | --no-peer]
+        [--ik-bench PATH] [--out FILE.md] [--json FILE]
 
 Each round runs every measurement once, so that a machine that changes its mood changes all of them alike; reported are the median and the
 extremes over the rounds. A prompt file has one JSON object a line with `turns`; the first turn is answered greedily, plainly and with
 speculation, in the chat template. MT-bench and HumanEval in this form are in SafeAILab/EAGLE (eagle/data); bench/prompts/own.jsonl is ours.
-Without --llama-bench the peer is built by bench/llama_cpp.py (minutes, once).
+Without --llama-bench the peer is built by bench/llama_cpp.py (minutes, once). --ik-bench adds ik_llama.cpp by a llama-bench of its own.
 """
 
 import argparse
@@ -39,9 +40,14 @@ def run_json(command):
     return json.loads(result.stdout)
 
 
-def peer_round(args):
+def peers(args):
+    """name -> its llama-bench"""
+    return {name: path for name, path in (("llama.cpp", args.llama_bench), ("ik_llama.cpp", args.ik_bench)) if path}
+
+
+def peer_round(llama_bench, args):
     """llama-bench once: {"pp512": tokens/s, "tg128": tokens/s}"""
-    command = [args.llama_bench, "-m", args.model, "-t", args.threads, "-p", 512, "-n", 128, "-r", 1, "-o", "json"]
+    command = [llama_bench, "-m", args.model, "-t", args.threads, "-p", 512, "-n", 128, "-r", 1, "-o", "json"]
     found = {}
     for entry in run_json(command):
         for name, (prompt, generated) in PEER_TESTS.items():
@@ -129,26 +135,24 @@ def shown_arguments(args):
 
 
 def table(series, args, loads):
-    peer = "peer/tg128" in series.values
+    named = [name for name in ("llama.cpp", "ik_llama.cpp") if f"{name}/tg128" in series.values]
     lines = [f"{datetime.date.today()}, {machine()}, {args.threads} threads, commit {commit()}; load average {min(loads):.1f} to "
              f"{max(loads):.1f}; median (least to greatest) of {args.rounds} interleaved rounds. Tokens after an answer's first; the speed-up of "
              "whole requests counts their prompts too.",
              f"`{' '.join(['bench/compare.py', *shown_arguments(args)])}`", "",
              "| tokens a second | plain | speculative | speed-up | of whole requests | tau |", "|---|---|---|---|---|---|"]
-    if peer:
-        lines.append(f"| llama.cpp, generating 128 | {series.cell('peer/tg128')} | | | | |")
+    lines += [f"| {name}, generating 128 | {series.cell(name + '/tg128')} | | | | |" for name in named]
     lines.append(f"| haast, generating 128 | {series.cell('steps/decode_tps')} | | | | |")
     for path in args.prompts:
         name = Path(path).stem
         lines.append(f"| haast, {name} | {series.cell(name + '/plain_decode_tps')} | {series.cell(name + '/speculative_decode_tps')} | "
                      f"{series.ratio(name + '/speculative_decode_tps', name + '/plain_decode_tps')} | "
                      f"{series.ratio(name + '/speculative_tps', name + '/plain_tps')} | {series.median(name + '/tau'):.2f} |")
-    if peer:
-        lines.append(f"| llama.cpp, prompt of 512 | {series.cell('peer/pp512')} | | | | |")
+    lines += [f"| {name}, prompt of 512 | {series.cell(name + '/pp512')} | | | | |" for name in named]
     lines += [f"| haast, prompt of 512 | {series.cell('steps/prefill_tps')} | | | | |", ""]
-    if peer:
-        lines += [f"haast's plain decoding is {series.ratio('steps/decode_tps', 'peer/tg128')} x llama.cpp's, its prompts "
-                  f"{series.ratio('steps/prefill_tps', 'peer/pp512')} x.", ""]
+    for name in named:
+        lines += [f"haast's plain decoding is {series.ratio('steps/decode_tps', name + '/tg128')} x {name}'s, its prompts "
+                  f"{series.ratio('steps/prefill_tps', name + '/pp512')} x.", ""]
     rows = [m for m in VERIFY_ROWS if f"steps/verify_ms/{m}" in series.values]
     lines += ["| verify M rows | " + " | ".join(str(m) for m in rows) + " |", "|---" * (len(rows) + 1) + "|",
               "| ms | " + " | ".join(f"{series.median(f'steps/verify_ms/{m}'):.2f}" for m in rows) + " |",
@@ -163,8 +167,8 @@ def measure(args):
     for number in range(args.rounds):
         loads.append(os.getloadavg()[0])
         say(f"round {number + 1} of {args.rounds}, load average {loads[-1]:.1f}")
-        if args.llama_bench:
-            series.add("peer/", peer_round(args))
+        for name, path in peers(args).items():
+            series.add(f"{name}/", peer_round(path, args))
         series.add("steps/", steps_round(args))
         for path in args.prompts:
             say(f"  {Path(path).stem}")
@@ -184,7 +188,8 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--llama-bench", type=Path, help="a llama-bench that is built already")
-    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--ik-bench", type=Path, help="the llama-bench of an ik_llama.cpp that is built already")
+    parser.add_argument("--no-peer", action="store_true", help="without llama.cpp")
     parser.add_argument("--out", type=Path, help="write the table here too")
     parser.add_argument("--json", type=Path, help="write every round's values here")
     args = parser.parse_args()
@@ -194,7 +199,7 @@ def main():
     elif not args.llama_bench:
         built = subprocess.run([sys.executable, ROOT / "bench" / "llama_cpp.py"], stdout=subprocess.PIPE, text=True, check=True)
         args.llama_bench = Path(built.stdout.splitlines()[-1])
-    for path in (args.haast, args.model, args.llama_bench, *map(Path, args.prompts)):
+    for path in (args.haast, args.model, *peers(args).values(), *map(Path, args.prompts)):
         if path and not path.exists():
             sys.exit(f"compare: {path} does not exist; `make program model` makes the program and fetches the model")
     series, loads = measure(args)

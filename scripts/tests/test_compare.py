@@ -55,6 +55,16 @@ class Compare(unittest.TestCase):
         self.assertIn("reaches 75 % of it", result.stdout)
         self.assertEqual(len(json.loads((self.root / "out.json").read_text())["rounds"]["steps/decode_tps"]), 3)
 
+    def test_a_second_peer(self):
+        self.program("ik-bench", PEER.format(python=sys.executable).replace("80.0", "160.0"))
+        result = self.compare("--llama-bench", self.root / "llama-bench", "--ik-bench", self.root / "ik-bench")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("| ik_llama.cpp, generating 128 | 160.0 (160.0 to 160.0) |", result.stdout)
+        self.assertIn("haast's plain decoding is 2.50 x llama.cpp's", result.stdout)
+        self.assertIn("haast's plain decoding is 1.25 x ik_llama.cpp's", result.stdout)
+        missing = self.compare("--no-peer", "--ik-bench", self.root / "none")
+        self.assertIn("none does not exist", missing.stderr)
+
     def test_without_a_peer(self):
         result = self.compare("--no-peer")
         self.assertEqual(result.returncode, 0, result.stderr)
