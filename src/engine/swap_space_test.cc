@@ -43,7 +43,7 @@ int OpenSwapFile(const std::string& directory) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;  // the iterator's own descriptor
     const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
-    if (target.starts_with(directory + "/haast-swap-")) return std::stoi(entry.path().filename().string());
+    if (target.starts_with(directory + "/haast-")) return std::stoi(entry.path().filename().string());
   }
   return -1;
 }
