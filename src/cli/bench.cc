@@ -11,6 +11,7 @@
 #include "cli/flag_values.h"
 #include "cli/interrupt.h"
 #include "cli/json_forms.h"
+#include "cli/load_progress.h"
 #include "cli/model_paths.h"
 #include "cli/options.h"
 #include "cli/speculation_bench.h"
@@ -71,16 +72,6 @@ void AddFlags(CLI::App& app, BenchFlags& flags) {
       "Sampling flags are those of the answers to --prompts.\n"
       "Exit codes: 0 done, 1 the run failed or speculation changed an answer, 2 wrong flags, 3 a file cannot be used, 130 or 143 "
       "interrupted.");
-}
-
-// A line that is overwritten by the next, on a terminal only.
-std::function<void(const std::string&)> ProgressOn(Output& err) {
-  if (!err.is_terminal()) return nullptr;
-  return [&err](const std::string& line) { err.Write("\r\x1b[K" + line); };
-}
-
-void EndProgress(Output& err) {
-  if (err.is_terminal()) err.Write("\r\x1b[K");
 }
 
 std::string SpreadText(const Timing& timing, int digits) {

@@ -17,6 +17,7 @@ int RunChat(const Args& args, Streams& streams);
 int RunBenchCommand(const Args& args, Streams& streams);
 int RunInfo(const Args& args, Streams& streams);
 int RunDevices(const Args& args, Streams& streams);
+int RunFeatures(const Args& args, Streams& streams);
 int RunCheck(const Args& args, Streams& streams);
 
 // `arguments` without the program's name: picks the command.

@@ -30,6 +30,7 @@ inline constexpr std::array kFieldFlags = {
     FieldFlag{"max_tokens", "--max-tokens"},
     FieldFlag{"min_tokens", "--min-tokens"},
     FieldFlag{"logit_bias", "--logit-bias"},
+    FieldFlag{"features.layers", "--layers"},
     FieldFlag{"bench.depth", "--depth"},
     FieldFlag{"bench.prefill_tokens", "--prefill-tokens"},
     FieldFlag{"bench.decode_tokens", "--decode-tokens"},

@@ -30,7 +30,8 @@ TEST(ErrorWordsTest, PathsQuotationsAndOtherWordsStay) {
 // A renamed flag must be renamed in the table.
 TEST(ErrorWordsTest, EveryFlagOfTheTableIsAFlag) {
   const haast::testing::TempDir dir;
-  const std::string help = testing::RunHaast(dir, {"generate", "--help"}).out + testing::RunHaast(dir, {"bench", "--help"}).out;
+  const std::string help = testing::RunHaast(dir, {"generate", "--help"}).out + testing::RunHaast(dir, {"bench", "--help"}).out +
+                           testing::RunHaast(dir, {"features", "--help"}).out;
   for (const FieldFlag& each : kFieldFlags) EXPECT_THAT(help, HasSubstr("  " + std::string(each.flag))) << each.field;
 }
 

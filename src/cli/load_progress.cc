@@ -38,4 +38,13 @@ void LoadProgress::Loop() {
   err_.Write("\r\x1b[K");
 }
 
+std::function<void(const std::string&)> ProgressOn(Output& err) {
+  if (!err.is_terminal()) return nullptr;
+  return [&err](const std::string& line) { err.Write("\r\x1b[K" + line); };
+}
+
+void EndProgress(Output& err) {
+  if (err.is_terminal()) err.Write("\r\x1b[K");
+}
+
 }  // namespace haast::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -29,5 +30,10 @@ class LoadProgress {
   bool done_ = false;
   std::thread thread_;
 };
+
+// Writes lines to `err`, each over the one before; null where it is no terminal.
+std::function<void(const std::string&)> ProgressOn(Output& err);
+// Removes the last of them.
+void EndProgress(Output& err);
 
 }  // namespace haast::cli

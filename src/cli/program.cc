@@ -21,6 +21,7 @@ constexpr std::array kCommands = {
     Command{"bench", RunBenchCommand, "measure speed, and what speculation gains on prompt files"},
     Command{"info", RunInfo, "what a model file is, and whether a draft head fits it"},
     Command{"devices", RunDevices, "what this machine offers and what of it is used"},
+    Command{"features", RunFeatures, "write what a draft head reads of a model, for training one"},
     Command{"check", RunCheck, "check a dump of launch metadata, of this engine or another"},
 };
 

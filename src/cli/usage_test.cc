@@ -170,7 +170,7 @@ TEST_F(UsageTest, HelpAndDocumentationNameTheSameFlags) {
     return flags;
   };
   std::string help = Haast({"--help"}).out;
-  for (const char* command : {"generate", "chat", "bench", "info", "devices", "check"}) help += Haast({command, "--help"}).out;
+  for (const char* command : {"generate", "chat", "bench", "info", "devices", "features", "check"}) help += Haast({command, "--help"}).out;
   EXPECT_EQ(flags_of(help), flags_of(ReadFile("docs/cli.md")));
 }
 

@@ -71,12 +71,6 @@ Status LoadDraft(const EngineOptions& options, LoadedModels* models) {
   return {};
 }
 
-// The target layers whose output the head reads (LlamaOptions::tap_layers).
-std::vector<int> TapsFor(const io::ModelFile& head, const io::ModelConfig& target) {
-  if (head.config().eagle3) return model::TapLayers(*head.config().eagle3, target.num_layers);
-  return {target.num_layers + 1};
-}
-
 // A draft names tokens of the target, so the two must mean the same by an id.
 Status CheckDraftModelFits(const io::ModelFile& draft, const io::ModelFile& target) {
   const int64_t expected = target.config().vocab_size;
@@ -123,7 +117,12 @@ Status CheckHeadFits(const io::ModelFile& head, const io::ModelConfig& target) {
   return head.config().architecture == "eagle" ? model::Eagle1Head::CheckFits(head, target) : model::Eagle3Head::CheckFits(head, target);
 }
 
-Result<LoadedModels> LoadModels(EngineOptions* options) {
+std::vector<int> TapsFor(const io::ModelFile& head, const io::ModelConfig& target) {
+  if (head.config().eagle3) return model::TapLayers(*head.config().eagle3, target.num_layers);
+  return {target.num_layers + 1};
+}
+
+Result<LoadedModels> LoadModels(EngineOptions* options, std::vector<int> tap_layers) {
   LoadedModels models;
   if (!options->trace_metadata.empty()) {
     HAAST_ASSIGN_OR_RETURN(models.trace, attention::LaunchTrace::Open(options->trace_metadata));
@@ -138,6 +137,7 @@ Result<LoadedModels> LoadModels(EngineOptions* options) {
 
   model::LlamaOptions llama;
   llama.max_context = options->max_context;
+  llama.tap_layers = std::move(tap_layers);
   if (!options->draft.empty()) {
     HAAST_ASSIGN_OR_RETURN(io::ModelFile draft_file, io::ModelFile::Open(options->draft));
     models.draft_file = std::make_unique<io::ModelFile>(std::move(draft_file));

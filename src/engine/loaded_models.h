@@ -30,8 +30,12 @@ struct LoadedModels {
   ModelInfo draft_info;
 };
 
-// Checks the options, fills in what they leave open (`*options` then holds what is used) and loads.
-Result<LoadedModels> LoadModels(EngineOptions* options);
+// Checks the options, fills in what they leave open (`*options` then holds what is used) and loads. Without a head the target taps
+// `tap_layers` (LlamaOptions), else what the head reads.
+Result<LoadedModels> LoadModels(EngineOptions* options, std::vector<int> tap_layers = {});
+
+// The target layers whose output `head` reads (LlamaOptions::tap_layers).
+std::vector<int> TapsFor(const io::ModelFile& head, const io::ModelConfig& target);
 
 // Whether `head`, an EAGLE head of any kind, fits `target`.
 Status CheckHeadFits(const io::ModelFile& head, const io::ModelConfig& target);

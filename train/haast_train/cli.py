@@ -18,6 +18,7 @@ from .eagle1 import Eagle1Head
 from .evaluate import AnswerSet, evaluate, golden_trace, greedy_answer, make_answers, mean_tau, merge_evaluations, read_answers, table
 from .export import acceptance_table, export_head, model_card, read_head
 from .generate import Generator
+from .haast_features import HaastFeatures, find_binary, write_features
 from .head import Eagle3Head, HeadSpec
 from .prompts import read_conversations
 from .state import load_parts, unpack
@@ -74,6 +75,9 @@ def parser():
         g("--" + name.replace("_", "-"), type=type(getattr(d, name)), default=getattr(d, name))
     g("--optimizer", choices=("adamw", "muon"), default=d.optimizer)
     g("--per-token-loss", action="store_true", help="weigh tokens, not sequences, equally")
+    g("--features", choices=("torch", "haast"), default="torch",
+      help="what the head trains on: the target's forward pass here on dequantised weights, or haast's own, as it serves")
+    g("--haast-binary", metavar="PATH", help="with --features haast: the program (default: haast on PATH)")
     g("--no-compile", action="store_true", help="no torch.compile (slower, nothing to build)")
     g("--state", help="folder for a compact state of small files, written with every checkpoint")
     g("--resume-state", help="folder with such a state: an unfinished schedule goes on where it was, a finished one begins anew")
@@ -111,6 +115,7 @@ class Run:
             if args.stage == stage and not getattr(args, needed):
                 raise SystemExit(f"--stage {stage} needs --{needed.replace('_', '-')}")
         self.corpus_dir = Path(args.corpus) if args.corpus else self.work
+        self.haast = find_binary(args.haast_binary) if args.features == "haast" else None
         self.began = time.time()
         torch.manual_seed(args.seed)
         self.compile = cuda and not args.no_compile
@@ -225,12 +230,22 @@ class Run:
         options = TrainOptions(**{k: v for k, v in vars(a).items() if k in names})
         if options.steps is None and options.minutes is None:
             options.steps = 2000
-        trainer = Trainer(head, self.target, corpus, d2t, options, self.work, self.log, self.rank, a.state)
+        trainer = Trainer(head, self.target, corpus, d2t, options, self.work, self.log, self.rank, a.state,
+                          self.haast_features(corpus, head.spec.taps))
         if not trainer.resume() and a.resume_state:
             trainer.restore(load_parts(a.resume_state, "state"))
         average = trainer.run(on_report=self.events.step if self.events else None)
         facts = {"steps": trainer.step, "coverage": coverage, "reports": reports, "tokens": trainer.tokens * self.world}
         return average, d2t, facts
+
+    def haast_features(self, corpus, taps):
+        """This rank's features in the folder of the corpus, where other runs on it find them; None with --features torch."""
+        if self.haast is None:
+            return None
+        dtype = "f32" if self.target.dtype == torch.float32 else "bf16"
+        name = f"features-{self.rank}of{self.world}-{'.'.join(map(str, taps))}-{dtype}"
+        write_features(self.haast, self.args.target, corpus.ids, taps, self.corpus_dir / name, dtype, self.log)
+        return HaastFeatures(self.corpus_dir / name, corpus.ids)
 
     def _open_events(self):
         """The writer of --tensorboard, or None."""

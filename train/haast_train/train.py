@@ -43,7 +43,9 @@ class TrainOptions:
 class FeatureCache:
     """What the target says about each batch, kept while memory lasts and computed again otherwise."""
 
-    def __init__(self, target, head, corpus, groups, t2d, options):
+    def __init__(self, target, head, corpus, groups, t2d, options, features=None):
+        """features: HaastFeatures of the corpus instead of the target's own forward pass."""
+        self.features = features
         self.target, self.taps, self.corpus, self.groups, self.t2d = target, head.spec.taps, corpus, groups, t2d
         self.unroll, self.room, self.kept = options.unroll, options.cache_gb * 1e9, {}
         if target.device.type == "cuda":
@@ -56,7 +58,7 @@ class FeatureCache:
             return self.kept[b]
         index = self.groups[b]
         ids, mask = pad([self.corpus.ids[i] for i in index], [self.corpus.masks[i] for i in index], self.target.device)
-        hidden, taps = self.target.forward(ids, self.taps)
+        hidden, taps = self._read(index, ids)
         entry = ids, taps, Supervision(self.target, hidden, mask, self.t2d, self.unroll)
         size = taps.nbytes + entry[2].hidden.nbytes + sum(x.nbytes for s in entry[2].steps for x in s)
         if size < self.room:
@@ -65,8 +67,14 @@ class FeatureCache:
         return entry
 
 
+    def _read(self, index, ids):
+        if self.features is None:
+            return self.target.forward(ids, self.taps)
+        return self.features.batch(index, ids.shape[1], self.target.device, self.target.dtype)
+
+
 class Trainer:
-    def __init__(self, head, target, corpus, d2t, options, folder, log, rank=0, state_folder=None):
+    def __init__(self, head, target, corpus, d2t, options, folder, log, rank=0, state_folder=None, features=None):
         self.head, self.target, self.options, self.d2t, self.rank, self.log = head, target, options, d2t, rank, log
         self.folder, self.state_folder = Path(folder), state_folder
         self.embedding = head.input_embedding(target)
@@ -74,7 +82,7 @@ class Trainer:
         t2d = torch.full((target.spec.vocab,), -1, dtype=torch.long, device=target.device)
         t2d[d2t] = torch.arange(len(d2t), device=target.device)
         self.groups = batches([len(i) for i in corpus.ids], options.batch_tokens)
-        self.cache = FeatureCache(target, head, corpus, self.groups, t2d, options)
+        self.cache = FeatureCache(target, head, corpus, self.groups, t2d, options, features)
         copy = head.empty_copy().to(target.device)
         copy.load_state_dict(head.state_dict())
         self.average = Average(head, copy, options.ema)
