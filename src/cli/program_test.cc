@@ -447,7 +447,7 @@ TEST_F(ProgramTest, DevicesNamesTheUsedInstructions) {
 }
 
 TEST_F(ProgramTest, HelpAndVersionAndUnknownCommands) {
-  for (const char* command : {"generate", "chat", "bench", "info", "devices", "check"}) {
+  for (const char* command : {"generate", "chat", "bench", "info", "devices", "features", "check"}) {
     const Ran ran = Haast({command, "--help"});
     EXPECT_EQ(ran.code, kExitOk) << command;
     EXPECT_THAT(ran.out, HasSubstr("--help")) << command;
@@ -456,7 +456,7 @@ TEST_F(ProgramTest, HelpAndVersionAndUnknownCommands) {
   }
   EXPECT_THAT(Haast({"--version"}).out, ::testing::MatchesRegex("haast [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   EXPECT_EQ(Haast({}).code, kExitUsage);
-  ExpectError(Haast({"serve"}), kExitUsage, "expected a command (generate, chat, bench, info, devices, check), got 'serve'");
+  ExpectError(Haast({"serve"}), kExitUsage, "expected a command (generate, chat, bench, info, devices, features, check), got 'serve'");
 }
 
 }  // namespace
