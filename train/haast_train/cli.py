@@ -76,7 +76,8 @@ def parser():
     g("--optimizer", choices=("adamw", "muon"), default=d.optimizer)
     g("--per-token-loss", action="store_true", help="weigh tokens, not sequences, equally")
     g("--features", choices=("torch", "haast"), default="torch",
-      help="what the head trains on: the target's forward pass here on dequantised weights, or haast's own, as it serves")
+      help="what the head trains on (with --stage evaluate: is measured on): the target's forward pass here on dequantised weights, "
+           "or haast's own, as it serves")
     g("--haast-binary", metavar="PATH", help="with --features haast: the program (default: haast on PATH)")
     g("--no-compile", action="store_true", help="no torch.compile (slower, nothing to build)")
     g("--state", help="folder for a compact state of small files, written with every checkpoint")
@@ -242,10 +243,13 @@ class Run:
         """This rank's features in the folder of the corpus, where other runs on it find them; None with --features torch."""
         if self.haast is None:
             return None
+        return self._run_haast(self.corpus_dir / f"features-{self.rank}of{self.world}", corpus.ids, taps)
+
+    def _run_haast(self, folder, sequences, taps):
         dtype = "f32" if self.target.dtype == torch.float32 else "bf16"
-        name = f"features-{self.rank}of{self.world}-{'.'.join(map(str, taps))}-{dtype}"
-        write_features(self.haast, self.args.target, corpus.ids, taps, self.corpus_dir / name, dtype, self.log)
-        return HaastFeatures(self.corpus_dir / name, corpus.ids)
+        folder = folder.with_name(f"{folder.name}-{'.'.join(map(str, taps))}-{dtype}")
+        write_features(self.haast, self.args.target, sequences, taps, folder, dtype, self.log)
+        return HaastFeatures(folder, sequences)
 
     def _open_events(self):
         """The writer of --tensorboard, or None."""
@@ -284,6 +288,9 @@ class Run:
     def compare(self, sets):
         for folder in self.args.compare:
             other, d2t = read_head(folder, self.device, self.target.dtype, self.target)
+            if self.haast and self.args.stage == "evaluate":
+                for name, answers in sets.items():
+                    answers.features = self._run_haast(self.work / f"features-{name.replace('/', '-')}", answers.ids, other.spec.taps)
             statistics = self.measure(other, d2t, sets)
             self.log(f"{folder} (mean greedy tau {mean_tau(statistics):.3f})\n{table(statistics)}")
             if self.rank == 0:

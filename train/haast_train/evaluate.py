@@ -21,10 +21,22 @@ CHAINS = (1, 2, 3, 5, 7)
 
 
 class AnswerSet:
-    """prompts and the target's answers to them, one kind: T0, T0-noloop or T1. keys: sampling keys of the answers."""
+    """prompts and the target's answers to them, one kind: T0, T0-noloop or T1. keys: sampling keys of the answers. features:
+    HaastFeatures of `ids`, for heads to read instead of the target's own."""
 
-    def __init__(self, ids, starts, keys, temperature):
-        self.ids, self.starts, self.keys, self.temperature = ids, starts, keys, temperature
+    def __init__(self, ids, starts, keys, temperature, features=None):
+        self.ids, self.starts, self.keys, self.temperature, self.features = ids, starts, keys, temperature, features
+
+    def part(self, index):
+        """Some of the answers."""
+        pick = lambda values: [values[i] for i in index]
+        return AnswerSet(pick(self.ids), pick(self.starts), pick(self.keys), self.temperature, self.features and self.features.part(index))
+
+    def taps(self, target, layers, index, ids):
+        """[B, S, len(layers)*H] of these answers, whose padded ids are [B, S]."""
+        if self.features is None:
+            return target.forward(ids, layers)[1]
+        return self.features.batch(index, ids.shape[1], target.device, target.dtype)[1]
 
 
 def make_answers(generator, tokenizer, sets, answer_tokens=256, seed=20260):
@@ -71,7 +83,7 @@ def matched_drafts(head, target, embedding, d2t, answers, depth=DEPTH, coupled=F
         part = answers.ids[b:b + rows]
         ids, _ = pad(part, [np.ones(len(i), bool) for i in part], target.device)
         B, S = ids.shape
-        _, taps = target.forward(ids, head.spec.taps)
+        taps = answers.taps(target, head.spec.taps, range(b, b + B), ids)
         alive = torch.ones(B * S, dtype=torch.bool, device=ids.device)
         count = torch.zeros(B * S, dtype=torch.long, device=ids.device)
         key = torch.as_tensor(np.asarray(answers.keys[b:b + rows]), device=ids.device).repeat_interleave(S)
@@ -111,8 +123,7 @@ def evaluate(head, target, embedding, d2t, answer_sets, share=(0, 1)):
     """{set/kind: statistics}. share = (rank, world): this process takes every world-th answer (see merge_evaluations)."""
     out = {}
     for name, a in answer_sets.items():
-        index = range(share[0], len(a.ids), share[1])
-        mine = AnswerSet([a.ids[i] for i in index], [a.starts[i] for i in index], [a.keys[i] for i in index], a.temperature)
+        mine = a.part(range(share[0], len(a.ids), share[1]))
         kinds = [(name, False)] + ([(f"{name}-coupled-draft", True)] if a.temperature else [])
         for label, coupled in kinds:
             matched = matched_drafts(head, target, embedding, d2t, mine, coupled=coupled)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features from haast's own forward pass (`haast features`), so that a head learns from what a quantised target hands it when it is served."""
+"""Features from haast's own forward pass (`haast features`): a head learns from what a quantised target hands it when it is served."""
 
+import copy
 import json
 import os
 import shutil
@@ -88,6 +89,12 @@ class HaastFeatures:
                 self.where.append((number, begin, end))
         if len(self.where) != len(sequences):
             raise SystemExit(f"{folder}: {len(self.where)} sequences, the corpus has {len(sequences)}; remove the folder")
+
+    def part(self, index):
+        """Those of some of the sequences."""
+        some = copy.copy(self)
+        some.where = [self.where[i] for i in index]
+        return some
 
     def batch(self, index, length, device, dtype):
         """What Target.forward gives for these sequences, right-padded with zeros: hidden [B, length, H], taps [B, length, T*H]."""

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import tiny
-from haast_train import cli, data, haast_features
+from haast_train import cli, data, evaluate, haast_features
 from haast_train.target import load_target
 from test_run import command
 
@@ -55,7 +55,8 @@ def test_sequences_are_found_in_their_files_and_padded(tmp_path):
 def test_features_of_other_sequences_are_refused(tmp_path):
     s = sequences(3, 5)
     write_pieces(tmp_path / "f", [s])
-    for other, message in ((s[::-1], "sequence 0 is not that of the corpus"), (s[:1], "sequence 1 is not"), (s + s, "2 sequences, the corpus has 4")):
+    for other, message in ((s[::-1], "sequence 0 is not that of the corpus"), (s[:1], "sequence 1 is not"),
+                           (s + s, "2 sequences, the corpus has 4")):
         with pytest.raises(SystemExit, match=message):
             haast_features.HaastFeatures(tmp_path / "f", other)
     write_pieces(tmp_path / "g", [s], pieces=2)
@@ -126,3 +127,24 @@ def test_a_run_on_haasts_features(haast, gguf_file, tmp_path, monkeypatch):
     assert not torch.equal(a["fc.weight"], c["fc.weight"]) and relative_error(a["fc.weight"].float(), c["fc.weight"].float()) < 0.05
     corpus = data.Corpus.load(next((whole / "work").glob("corpus-*.npz")))
     assert sum(load_file(str(p))["token_ids"].numel() for p in made) == sum(map(len, corpus.ids))
+
+
+def test_evaluation_on_haasts_features(haast, gguf_file, tmp_path, tokenizer):
+    """Of an engine's answers; what the head reads there are the rows of haast's files."""
+    cli.main(command(gguf_file, tmp_path / "head", "--steps", 1))
+    answers = tmp_path / "answers.jsonl"
+    rows = [{"set": "own", "prompt": p, "token_ids": [7] * n, "prompt_tokens": len(tokenizer.chat(p))}
+            for p, n in (("One.", 9), ("And two.", 14))]
+    answers.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    more = ["--stage", "evaluate", "--compare", tmp_path / "head", "--answers", answers]
+    cli.main(command(gguf_file, tmp_path / "out", *more, "--features", "haast", "--haast-binary", haast))
+    found = json.loads((tmp_path / "out" / "work" / "compare-head.json").read_text())
+    assert 1 <= found["own/T0"]["tau_chain_5"] <= 6
+    folder = next((tmp_path / "out" / "work").glob("features-own-T0-2.3.3-f32"))
+    sets = evaluate.read_answers(answers, tokenizer)["own/T0"]
+    sets.features = haast_features.HaastFeatures(folder, sets.ids)
+    second = sets.part([1])
+    ids, _ = data.pad(second.ids, [np.ones(len(i), bool) for i in second.ids], CPU)
+    taps = second.taps(load_target(gguf_file, CPU), (2, 3, 3), range(1), ids)
+    piece = load_file(str(haast_features.pieces(folder)[0]))
+    assert torch.equal(taps[0, :len(second.ids[0])], piece["taps"][len(sets.ids[0]):])
