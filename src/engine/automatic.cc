@@ -56,7 +56,8 @@ spec::DepthRequest EngineImpl::DepthRequestOf(const Sequence& sequence) const {
           .context = sequence.kv.length(),
           .backlog = drafters_[algorithm]->runner() == nullptr ? 0 : behind,
           .remaining = sequence.remaining(),
-          .id = sequence.id};
+          .id = sequence.id,
+          .follows = prefix_ != nullptr};
 }
 
 // The chains of the next round for all that speculate automatically, drafter by drafter.
@@ -85,10 +86,11 @@ void EngineImpl::PlanDepths() {
     const spec::CostModel costs = CostsOf(costs_, static_cast<SpeculativeAlgorithm>(algorithm));
     std::vector<int> depths = spec::ChooseDepths(requests, others, costs);
     if (learns_costs()) explorers_[algorithm].Tick(requests, others, costs, learners_.target, &depths);
-    for (size_t m = 0; m < members.size(); ++m) others.Add(depths[m] + 1, requests[m].context + depths[m] + 1);
-    const int probing = probes_[algorithm].Tick(requests, depths, others, costs);
-    if (probing >= 0) depths[static_cast<size_t>(probing)] = std::min(spec::kProbeDepth, requests[static_cast<size_t>(probing)].most);
-    for (size_t m = 0; m < members.size(); ++m) members[m]->planned_depth = depths[m];
+    probes_[algorithm].Tick(requests, others, costs, &depths);
+    for (size_t m = 0; m < members.size(); ++m) {
+      others.Add(depths[m] + 1, requests[m].context + depths[m] + 1);
+      members[m]->planned_depth = depths[m];
+    }
   }
 }
 

@@ -10,8 +10,11 @@ constexpr double kFade = 0.98;           // of a count with every round: half is
 constexpr double kPriorRounds = 6.0;     // what the estimate over all requests is worth
 constexpr double kUnknownChance = 0.8;   // before anything was seen: hopeful, for what is not tried is not learned
 constexpr double kUnknownRounds = 10.0;  // what that is worth
-constexpr double kProbeShare = 0.01;     // of the time
+constexpr double kProbeShare = 0.005;    // of the time
 constexpr int kProbeRounds = 4;
+constexpr double kMostSaved = 2.0;  // steps
+// Share of a probe's price that it is taken to lose at least: those that seem to lose nothing are those whose chances are thought too good.
+constexpr double kLeastLoss = 0.1;
 constexpr int64_t kHorizon = 64;  // tokens over whose rounds a backlog is shared out, where the answer may be longer
 
 // Drafting must promise this much more than plain decoding: what an estimate is wrong by costs as much as it gains.
@@ -37,11 +40,16 @@ std::vector<TokensByDepth> ExpectedTokens(std::span<const DepthRequest> requests
 // What a round of drafting leaves to be learned belongs to the next one; a longer backlog is shared out over all rounds to come.
 int64_t FreshRows(const DepthRequest& request) { return request.backlog <= kMaxPlannedDepth + 1 ? request.backlog : 2; }
 
+// What it costs to learn `rows` of the backlog now.
+double LearnSeconds(const DepthRequest& request, int64_t rows, const CostModel& costs) {
+  const double now = costs.draft_extend->Seconds({.rows = rows, .logit_rows = 1});
+  return request.follows ? now - costs.draft_extend->Seconds({.rows = rows}) : now;
+}
+
 // `tokens`: of a round, expected.
 double BacklogSeconds(const DepthRequest& request, double tokens, const CostModel& costs) {
-  const double all = costs.draft_extend->Seconds({.rows = request.backlog, .logit_rows = 1});
-  const double fresh = costs.draft_extend->Seconds({.rows = FreshRows(request), .logit_rows = 1});
-  return std::max(0.0, all - fresh) / std::max(1.0, static_cast<double>(std::min(request.remaining, kHorizon)) / tokens);
+  const double extra = LearnSeconds(request, request.backlog, costs) - LearnSeconds(request, FreshRows(request), costs);
+  return std::max(0.0, extra) / std::max(1.0, static_cast<double>(std::min(request.remaining, kHorizon)) / tokens);
 }
 
 double Speed(std::span<const DepthRequest> requests, std::span<const TokensByDepth> tokens, std::span<const int> depths,
@@ -54,6 +62,23 @@ double Speed(std::span<const DepthRequest> requests, std::span<const TokensByDep
     if (depths[i] > 0) seconds += BacklogSeconds(requests[i], expected, costs);
   }
   return steps * seconds > 0.0 ? static_cast<double>(requests.size()) / (steps * seconds) : 0.0;
+}
+
+// Seconds that kProbeRounds rounds in which `members` draft `depth` tokens lose, with what they must learn before.
+double Loss(std::span<const DepthRequest> requests, std::span<const size_t> members, int depth, std::span<const int> depths,
+            const LaunchSize& others, const CostModel& costs) {
+  std::vector<DepthRequest> caught_up(requests.begin(), requests.end());
+  std::vector<int> probing(depths.begin(), depths.end());
+  double backlog = 0.0;
+  for (const size_t i : members) {
+    backlog += LearnSeconds(requests[i], requests[i].backlog, costs) - LearnSeconds(requests[i], 1, costs);
+    caught_up[i].backlog = 1;
+    probing[i] = std::min(depth, requests[i].most);
+  }
+  const double usual = StepSeconds(requests, depths, others, costs);
+  const double round = StepSeconds(caught_up, probing, others, costs);
+  const double gained = StepSpeed(caught_up, probing, others, costs) / StepSpeed(requests, depths, others, costs);
+  return kProbeRounds * std::max(round * (1.0 - gained), kLeastLoss * (round - usual)) + std::max(0.0, backlog);
 }
 
 }  // namespace
@@ -151,33 +176,47 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const Laun
   return best;
 }
 
-int ProbeClock::Tick(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& step, const CostModel& costs) {
-  const DepthRequest* least = nullptr;  // to catch up, of the idle ones
-  const DepthRequest* same = nullptr;   // as in the step before
+void ProbeClock::Tick(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs, std::vector<int>* depths) {
+  std::vector<size_t> idle;
   for (size_t i = 0; i < requests.size(); ++i) {
-    if (depths[i] > 0 || requests[i].most == 0) continue;
-    if (least == nullptr || requests[i].backlog < least->backlog) least = &requests[i];
-    if (requests[i].id == probing_) same = &requests[i];
+    if ((*depths)[i] == 0 && requests[i].most > 0) idle.push_back(i);
   }
-  LaunchSize plain = step;
-  plain.logit_rows = plain.rows;
-  const double seconds = costs.target->Seconds(plain);
-  if (least == nullptr || seconds <= 0.0) return -1;
-  saved_ += kProbeShare;
+  const double seconds = StepSeconds(requests, *depths, others, costs);
+  if (idle.empty() || seconds <= 0.0) return;
+  saved_ = std::min(kMostSaved, saved_ + kProbeShare);
+  const auto probe = [&](size_t i, int depth) { (*depths)[i] = std::min(depth, requests[i].most); };
   if (rounds_ > 0) {
     --rounds_;
-    if (same != nullptr) return static_cast<int>(same - requests.data());
+    bool same = false;
+    for (const size_t i : idle) {
+      if (std::find(probing_.begin(), probing_.end(), requests[i].id) == probing_.end()) continue;
+      probe(i, depth_);
+      same = true;
+    }
+    if (same) return;
   }
-  const int depth = std::min(kProbeDepth, least->most);
-  LaunchSize others = step;
-  --others.rows;
-  const double round = StepSeconds({least, 1}, {&depth, 1}, others, costs) - seconds;
-  const double backlog = costs.draft_extend->Seconds({.rows = least->backlog, .logit_rows = 1});
-  if (saved_ * seconds < kProbeRounds * round + backlog) return -1;
-  saved_ = 0.0;
+  const auto behind = [&](size_t a, size_t b) { return requests[a].backlog < requests[b].backlog; };
+  const std::vector<size_t> least = {*std::min_element(idle.begin(), idle.end(), behind)};
+  const std::vector<size_t>* chosen = nullptr;
+  double price = saved_ * seconds;
+  const auto consider = [&](const std::vector<size_t>& members, int depth) {
+    const double lost = Loss(requests, members, depth, *depths, others, costs);
+    if (lost > price) return;
+    price = lost;
+    chosen = &members;
+    depth_ = depth;
+  };
+  consider(least, 2);
+  consider(least, 1);
+  consider(idle, 1);
+  if (chosen == nullptr) return;
+  saved_ -= price / seconds;
   rounds_ = kProbeRounds - 1;
-  probing_ = least->id;
-  return static_cast<int>(least - requests.data());
+  probing_.clear();
+  for (const size_t i : *chosen) {
+    probing_.push_back(requests[i].id);
+    probe(i, depth_);
+  }
 }
 
 }  // namespace haast::spec

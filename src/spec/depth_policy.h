@@ -52,6 +52,7 @@ struct DepthRequest {
   int64_t backlog;                  // of these, entries that the drafter has not made yet and must make before it drafts
   int64_t remaining;                // tokens that it may still generate
   int64_t id = 0;                   // the request's, by which a probe goes on with it
+  bool follows = false;             // the drafter makes the backlog's entries sooner or later, whether it drafts or not
 };
 
 // The depths (0: no drafts) with the highest StepSpeed. `others`: the part of the target's launch that belongs to nobody in `requests`.
@@ -67,19 +68,20 @@ double StepSpeed(std::span<const DepthRequest> requests, std::span<const int> de
 // for long.
 double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
 
-// When a drafter whose drafts do not pay is tried again, for a few rounds of one request: seldom enough to cost about a hundredth.
+// When drafts that do not pay are tried again, for a few rounds. What these rounds lose, by the chances as they are thought to be, is kept
+// to a two-hundredth: seldom where drafts would be a loss, soon where they would nearly pay.
 class ProbeClock {
  public:
-  // One step of requests with these planned depths. Of those that may draft but for which it was judged not worth it, the one that drafts
-  // kProbeDepth tokens all the same: the one that did in the step before, for a few rounds, else that with the least backlog; -1: none.
-  // `step`: the whole target launch without it.
-  int Tick(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& step, const CostModel& costs);
+  // One step of requests with these planned depths, as of ChooseDepths. Of those that may draft but for which it was judged not worth it,
+  // some may draft all the same: those that did in the step before, for a few rounds, else the one with the least backlog or all, whichever
+  // loses less.
+  void Tick(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs, std::vector<int>* depths);
 
  private:
-  double saved_ = 0.0;  // of time, in steps
-  int64_t probing_ = -1;
-  int rounds_ = 0;  // that the probing request goes on
+  double saved_ = 0.0;            // of time, in steps
+  std::vector<int64_t> probing_;  // ids
+  int depth_ = 0;                 // of theirs
+  int rounds_ = 0;                // that they go on
 };
-inline constexpr int kProbeDepth = 2;
 
 }  // namespace haast::spec

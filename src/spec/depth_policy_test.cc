@@ -160,57 +160,84 @@ TEST(ChooseDepths, ABacklogIsCaughtUpOnlyIfTheAnswerEndsSooner) {
 
 class ProbeClockTest : public ::testing::Test {
  protected:
-  // Steps of 10,000 in which the clock let one of `requests` draft, by its place. All are idle.
-  std::vector<int> Probes(const std::vector<DepthRequest>& requests, const CostModel& costs) {
+  // Steps of `steps` in which the clock let each of `requests` draft, by its place. All are idle. The time that they lost, in steps, is
+  // added.
+  std::vector<int> Probes(const std::vector<DepthRequest>& requests, const CostModel& costs, int steps = 10000) {
     ProbeClock clock;
-    LaunchSize step;
-    for (const DepthRequest& request : requests) step.Add(1, request.context);
     std::vector<int> probes(requests.size(), 0);
-    const std::vector<int> depths(requests.size(), 0);
-    for (int i = 0; i < 10000; ++i) {
-      const int chosen = clock.Tick(requests, depths, step, costs);
-      if (chosen >= 0) ++probes[static_cast<size_t>(chosen)];
+    const std::vector<int> idle(requests.size(), 0);
+    for (int i = 0; i < steps; ++i) {
+      std::vector<int> depths = idle;
+      clock.Tick(requests, {}, costs, &depths);
+      for (size_t r = 0; r < requests.size(); ++r) probes[r] += depths[r] > 0 ? 1 : 0;
+      if (depths == idle) continue;
+      const double gained = StepSpeed(requests, depths, {}, costs) / StepSpeed(requests, idle, {}, costs);
+      lost_ += StepSeconds(requests, depths, {}, costs) / StepSeconds(requests, idle, {}, costs) * (1.0 - gained);
     }
     return probes;
   }
-  AcceptanceEstimate own_;
+  double lost_ = 0.0;
 };
 
-TEST_F(ProbeClockTest, TriesSeldomTheOneWithTheLeastToCatchUp) {
-  const std::vector<int> probes = Probes({{&own_, nullptr, 8, 300, 200, 50, 7}, {&own_, nullptr, 8, 100, 20, 50, 9}}, kWide.costs());
+TEST_F(ProbeClockTest, TriesTheOneWithTheLeastToCatchUp) {
+  const AcceptanceEstimate own = Accepts(0.2);
+  const std::vector<int> probes = Probes({{&own, nullptr, 8, 300, 200, 50, 7}, {&own, nullptr, 8, 100, 20, 50, 9}}, kWide.costs());
   EXPECT_EQ(probes[0], 0);
   EXPECT_GT(probes[1], 100);
-  EXPECT_LT(probes[1], 600);
+  EXPECT_LT(probes[1], 1000);
 }
 
-TEST_F(ProbeClockTest, CostsAboutAHundredth) {
-  const int probes = Probes({{&own_, nullptr, 8, 300, 40, 50, 3}}, kNarrow.costs())[0];
-  const Machine& m = kNarrow;
-  const double round = m.target.Seconds({.rows = 3, .logit_rows = 3}) - m.target.Seconds({.rows = 1, .logit_rows = 1}) +
-                       m.step.Seconds({.rows = 1, .logit_rows = 1});
-  EXPECT_GT(probes, 10);
-  EXPECT_LT(probes * round / 10000.0, 0.0101 * m.target.Seconds({.rows = 1, .logit_rows = 1}));
+TEST_F(ProbeClockTest, LosesATwoHundredth) {
+  const AcceptanceEstimate own = Accepts(0.1);
+  const int probes = Probes({{&own, nullptr, 8, 300, 1, 50, 3}}, kNarrow.costs())[0];
+  EXPECT_GT(probes, 50);
+  EXPECT_GT(lost_, 0.004 * 10000.0);
+  EXPECT_LT(lost_, 0.0051 * 10000.0);
+}
+
+// What is thought not to pay by very little may be wrong, and costs very little to try.
+TEST_F(ProbeClockTest, TriesSoonWhatNearlyPays) {
+  const AcceptanceEstimate hopeless = Accepts(0.02);
+  const AcceptanceEstimate near = Accepts(0.24);
+  EXPECT_GT(Probes({{&near, nullptr, 8, 300, 1, 50, 3}}, kNarrow.costs())[0],
+            3 * Probes({{&hopeless, nullptr, 8, 300, 1, 50, 3}}, kNarrow.costs())[0]);
+}
+
+// The last row of four is nearly free once the third is paid for, so that two that try together lose less than one alone.
+TEST_F(ProbeClockTest, AllTryTogetherWhereThatLosesLess) {
+  const Machine machine{Costs({1, 2, 3, 4, 8}, {1.0, 1.0, 1.6, 1.6, 3.2})};
+  const AcceptanceEstimate own = Accepts(0.4);
+  const std::vector<DepthRequest> requests(2, {&own, nullptr, 8, 100, 1, 50});
+  std::vector<DepthRequest> named = requests;
+  named[0].id = 1;
+  named[1].id = 2;
+  const std::vector<int> probes = Probes(named, machine.costs());
+  EXPECT_GT(probes[0], 100);
+  EXPECT_EQ(probes[0], probes[1]);
 }
 
 TEST_F(ProbeClockTest, NobodyWithoutCostsOrRequests) {
+  const AcceptanceEstimate own;
   const LaunchCosts none;
-  EXPECT_THAT(Probes({{&own_, nullptr, 8, 300, 200, 50, 7}}, {&none, &none, &none}), ElementsAre(0));
-  ProbeClock clock;
-  EXPECT_EQ(clock.Tick({}, {}, {.rows = 1}, kWide.costs()), -1);
+  EXPECT_THAT(Probes({{&own, nullptr, 8, 300, 200, 50, 7}}, {&none, &none, &none}), ElementsAre(0));
+  EXPECT_THAT(Probes({}, kWide.costs()), ElementsAre());
 }
 
 // Those that draft anyway are no probes, nor those that have no room for drafts.
 TEST_F(ProbeClockTest, OnlyOfIdleRequestsThatMayDraft) {
+  const AcceptanceEstimate own = Accepts(0.3);
   const std::vector<DepthRequest> requests = {
-      {&own_, nullptr, 0, 100, 1, 50, 1}, {&own_, nullptr, 8, 100, 2, 50, 2}, {&own_, nullptr, 8, 100, 30, 50, 3}};
-  const std::vector<int> depths = {0, 3, 0};
+      {&own, nullptr, 0, 100, 1, 50, 1}, {&own, nullptr, 8, 100, 2, 50, 2}, {&own, nullptr, 8, 100, 30, 50, 3}};
   ProbeClock clock;
-  LaunchSize step;
-  step.Add(6, 300);
-  std::vector<int> probes;
-  for (int i = 0; i < 10000; ++i) probes.push_back(clock.Tick(requests, depths, step, kWide.costs()));
-  EXPECT_GT(std::count(probes.begin(), probes.end(), 2), 0);
-  EXPECT_EQ(std::count(probes.begin(), probes.end(), 2) + std::count(probes.begin(), probes.end(), -1), 10000);
+  int probes = 0;
+  for (int i = 0; i < 10000; ++i) {
+    std::vector<int> depths = {0, 3, 0};
+    clock.Tick(requests, {}, kWide.costs(), &depths);
+    EXPECT_EQ(depths[0], 0);
+    EXPECT_EQ(depths[1], 3);
+    probes += depths[2] > 0 ? 1 : 0;
+  }
+  EXPECT_GT(probes, 0);
 }
 
 }  // namespace
