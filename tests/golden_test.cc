@@ -92,7 +92,7 @@ TEST(Golden, ReferenceLogitsAndFeaturesEqualHuggingFace) {
   double worst_feature = 0.0;
   int prompts = 0;
   for (const auto& [name, ids] : by_name) {
-    if (!name.ends_with(".input_ids")) continue;
+    if (!name.ends_with(".input_ids") || (kSanitized && ids.elements() > 40)) continue;
     ++prompts;
     const std::string prompt = name.substr(0, name.find('.'));
     const int64_t count = ids.elements();
@@ -117,7 +117,7 @@ TEST(Golden, ReferenceLogitsAndFeaturesEqualHuggingFace) {
     }
     kv_seq.Release(models->pages.get());
   }
-  EXPECT_EQ(prompts, 8);
+  EXPECT_GE(prompts, kSanitized ? 1 : 8);
   EXPECT_LT(worst_logit, kLogitTolerance);
   EXPECT_LT(worst_feature, kFeatureRelativeTolerance);
   std::printf("largest differences: logit %.2e, feature %.2e (relative)\n", worst_logit, worst_feature);
@@ -129,11 +129,16 @@ void ExpectGreedyAnswers(EngineOptions options, double near_tie, int prompts, in
   auto engine = MustCreate(options);
   const std::vector<json> lines = ReadJsonLines("tests/goldens/greedy.jsonl");
   int64_t compared = 0;
+  if (kSanitized) {
+    prompts = 1;
+    least_tokens = 4;
+  }
   for (int i = 0; i < prompts; ++i) {
     const json& line = lines[static_cast<size_t>(i)];
     Request request;
     request.prompt = line["prompt_ids"].get<std::vector<int32_t>>();
-    const auto expected = line["output_ids"].get<std::vector<int32_t>>();
+    auto expected = line["output_ids"].get<std::vector<int32_t>>();
+    if (kSanitized) expected.resize(4);
     request.max_tokens = static_cast<int64_t>(expected.size());
     const Answer answer = RunRequests(*engine, {request})[0];
     for (size_t t = 0; t < expected.size(); ++t) {
@@ -199,7 +204,8 @@ TraceCount ExpectTrace(const EngineOptions& options, double near_tie) {
   for (const json& line : ReadJsonLines("tests/goldens/golden_trace.jsonl")) {
     Request request;
     request.prompt = line["prompt_ids"].get<std::vector<int32_t>>();
-    const auto expected = line["answer_ids"].get<std::vector<int32_t>>();
+    auto expected = line["answer_ids"].get<std::vector<int32_t>>();
+    if (kSanitized) expected.resize(12);
     const auto margins = line["answer_margins"].get<std::vector<double>>();
     request.max_tokens = static_cast<int64_t>(expected.size());
     request.speculation = {SpeculativeAlgorithm::kEagle3, 5};
@@ -216,13 +222,14 @@ TraceCount ExpectTrace(const EngineOptions& options, double near_tie) {
       EXPECT_EQ(event.num_accepted, golden["accepted"].get<int>()) << "round " << round;
       ++count.rounds;
     }
+    if (kSanitized) break;
   }
   return count;
 }
 
 TEST(Golden, TheHeadDraftsAsItsTrainerDid) {
   const TraceCount count = ExpectTrace(ReferenceOptions(), 2 * kLogitTolerance);
-  EXPECT_GE(count.rounds, 40);
+  EXPECT_GE(count.rounds, kSanitized ? 2 : 40);
   std::printf("head trace: %ld rounds, %ld drafts equal\n", static_cast<long>(count.rounds), static_cast<long>(count.drafts));
 }
 
@@ -231,7 +238,7 @@ TEST(Golden, TheQuantisedHeadDraftsNearlyTheSame) {
   options.backend = "cpu";
   options.kv_dtype = KvDtype::kF16;
   const TraceCount count = ExpectTrace(options, 0.75);
-  EXPECT_GE(count.rounds, 4);  // then the rounded activations choose another answer at a near tie
+  EXPECT_GE(count.rounds, kSanitized ? 1 : 4);  // then the rounded activations choose another answer at a near tie
   std::printf("quantised head trace: %ld rounds, %ld drafts equal\n", static_cast<long>(count.rounds), static_cast<long>(count.drafts));
 }
 
