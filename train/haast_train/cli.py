@@ -121,6 +121,8 @@ class Run:
         torch.manual_seed(args.seed)
         self.compile = cuda and not args.no_compile
         self.target = load_target(args.target, self.device, self.compile)
+        if args.stage != "evaluate" and args.version != "1" and args.init == "target":
+            self.target.spec.default_taps()  # refuses a target without enough layers before any data is made
         self.tokenizer = load_tokenizer(args.tokenizer or args.target)
         self.sets = read_prompt_sets(args.eval_prompts, args.eval_limit)
         self.events = self._open_events()

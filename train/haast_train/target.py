@@ -38,10 +38,13 @@ class TargetSpec:
     name: str
 
     def default_taps(self):
-        """Layers whose *input* residual stream a head reads: [2, L/2, L-3] (SafeAILab/EAGLE, EAGLE-3)."""
-        if self.layers < 6:
-            return tuple(sorted({0, self.layers // 2, self.layers - 1})) if self.layers > 2 else (0, 1, 2)
-        return (2, self.layers // 2, self.layers - 3)
+        """Layers whose *input* residual stream a head reads: [2, L/2, L-3] (SafeAILab/EAGLE, EAGLE-3).
+
+        Engines want them ascending, so below 7 layers the outer ones are the neighbours of L/2."""
+        if self.layers < 3:
+            raise SystemExit(f"{self.name}: {self.layers} layers; an EAGLE-3 head reads 3 of them: use --version 1")
+        middle = self.layers // 2
+        return (min(2, middle - 1), middle, max(self.layers - 3, middle + 1))
 
 
 def rms_norm(x, weight, eps):

@@ -76,11 +76,11 @@ def relative_error(a, b):
 
 def errors(haast, model, s, folder):
     """Relative errors of haast's (hidden, taps) against torch's."""
-    haast_features.write_features(str(haast), model, s, (2, 3, 3), folder, "f32", print)
+    haast_features.write_features(str(haast), model, s, (2, 3, 4), folder, "f32", print)
     hidden, taps = haast_features.HaastFeatures(folder, s).batch(range(len(s)), 128, CPU, torch.float32)
     target, found = load_target(model, CPU), []
     for i, ids in enumerate(s):
-        want = target.forward(torch.from_numpy(ids).long()[None], (2, 3, 3))
+        want = target.forward(torch.from_numpy(ids).long()[None], (2, 3, 4))
         found += [relative_error(got[i, :len(ids)], expected[0]) for got, expected in zip((hidden, taps), want)]
     return found
 
@@ -112,7 +112,7 @@ def test_a_run_on_haasts_features(haast, gguf_file, tmp_path, monkeypatch):
     of_haast = ["--features", "haast", "--haast-binary", haast]
     whole, cut, torchs = tmp_path / "whole", tmp_path / "cut", tmp_path / "torch"
     cli.main(command(gguf_file, whole, "--steps", 6, *of_haast))
-    folder = next((whole / "work").glob("features-0of1-2.3.3-f32"))
+    folder = next((whole / "work").glob("features-0of1-2.3.4-f32"))
     made = {p: p.stat().st_mtime_ns for p in haast_features.pieces(folder)}
     halted = command(gguf_file, cut, "--steps", 6, "--corpus", whole / "work", *of_haast)
     run = cli.Trainer.run
@@ -140,11 +140,11 @@ def test_evaluation_on_haasts_features(haast, gguf_file, tmp_path, tokenizer):
     cli.main(command(gguf_file, tmp_path / "out", *more, "--features", "haast", "--haast-binary", haast))
     found = json.loads((tmp_path / "out" / "work" / "compare-head.json").read_text())
     assert 1 <= found["own/T0"]["tau_chain_5"] <= 6
-    folder = next((tmp_path / "out" / "work").glob("features-own-T0-2.3.3-f32"))
+    folder = next((tmp_path / "out" / "work").glob("features-own-T0-2.3.4-f32"))
     sets = evaluate.read_answers(answers, tokenizer)["own/T0"]
     sets.features = haast_features.HaastFeatures(folder, sets.ids)
     second = sets.part([1])
     ids, _ = data.pad(second.ids, [np.ones(len(i), bool) for i in second.ids], CPU)
-    taps = second.taps(load_target(gguf_file, CPU), (2, 3, 3), range(1), ids)
+    taps = second.taps(load_target(gguf_file, CPU), (2, 3, 4), range(1), ids)
     piece = load_file(str(haast_features.pieces(folder)[0]))
     assert torch.equal(taps[0, :len(second.ids[0])], piece["taps"][len(sets.ids[0]):])

@@ -2,11 +2,13 @@
 """The command, end to end on tiny models: files, resumption, evaluation, guard."""
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,6 +34,13 @@ def command(target, out, *more):
     return ["--target", str(target), "--out", str(out), *SMALL, *map(str, more)]
 
 
+def test_a_target_without_enough_layers_is_refused_before_any_data(target, gguf_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "load_target", lambda *_: SimpleNamespace(spec=dataclasses.replace(target.spec, layers=2)))
+    with pytest.raises(SystemExit, match="2 layers; an EAGLE-3 head reads 3 of them: use --version 1"):
+        cli.main(command(gguf_file, tmp_path))
+    assert not (tmp_path / "work" / "log-0.txt").exists()
+
+
 def test_end_to_end(gguf_file, prompt_file, tmp_path):
     out = tmp_path / "head"
     cli.main(command(gguf_file, out, "--steps", 6, "--eval-prompts", prompt_file, "--eval-tokens", 16, "--state",
@@ -39,7 +48,7 @@ def test_end_to_end(gguf_file, prompt_file, tmp_path):
     tensors, config = load_file(str(out / "model.safetensors")), json.loads((out / "config.json").read_text())
     assert tensors["fc.weight"].shape == (tiny.H, 3 * tiny.H) and tensors["d2t"].dtype == torch.int64
     assert config["draft_vocab_size"] == 64 and config["fc_norm"] and config["norm_output"]
-    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [1, 2, 2]
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [1, 2, 3]
     acceptance = json.loads((out / "acceptance.json").read_text())
     assert {"own/T0", "own/T1", "own/T1-coupled-draft"} <= set(acceptance)
     assert all(1 <= v["tau_chain_5"] <= 6 for v in acceptance.values())

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -24,9 +26,15 @@ def test_logits_equal_transformers(target, hf_folder):
 
 def test_gguf_is_the_same_model(target, tmp_path):
     other = load_target(tiny.write_gguf(tmp_path / "f32.gguf", quantize=False), CPU)
-    assert other.spec.eos == (tiny.EOS,) and other.spec.default_taps() == (2, 3, 3)
+    assert other.spec.eos == (tiny.EOS,) and other.spec.default_taps() == (2, 3, 4)
     ids = torch.arange(2, 60)[None]
     torch.testing.assert_close(other.forward(ids)[0], target.forward(ids)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_default_taps_ascend_at_every_depth(target):
+    taps = {n: dataclasses.replace(target.spec, layers=n).default_taps() for n in range(3, 130)}
+    assert all(0 <= a < b < c < n for n, (a, b, c) in taps.items())
+    assert (taps[3], taps[5], taps[7], taps[30]) == ((0, 1, 2), (1, 2, 3), (2, 3, 4), (2, 15, 27))
 
 
 def test_quantised_gguf_is_dequantised(target, gguf_file):
