@@ -21,18 +21,17 @@ MAY_INCLUDE = {
     "attention": ["kernels", "io/json.h"],
     "kv": [],
     "sampling": ["kernels"],
-    "text": ["sampling/constraint.h"],
     "model": ["attention", "kernels", "io"],
     "exec": ["model", "kv", "attention", "kernels"],
     "spec": ["exec", "sampling", "model", "kv"],
+    "text": [],
     "engine": ["spec", "exec", "sampling", "kv", "model", "io"],
-    "server": ["text"],
     "cli": ["text", "io/json.h"],
 }
 # What the lowest layers may include of base and core.
 ONLY = {"base": [], "core": ["base"], "text": ["base"]}
 # Front doors link the engine, though they may not include it.
-FRONT_DOORS = {"server", "cli"}
+FRONT_DOORS = {"cli"}
 # The public headers stand alone: the standard library, tl::expected and each other.
 PUBLIC_ANGLE = re.compile(r"^([a-z_0-9]+|tl/expected\.hpp)$")
 ENVIRONMENT_READER = "src/base/knobs.cc"

@@ -39,9 +39,8 @@ std::string StatisticsLine(const Answer& answer) {
                                  timings.prompt_tokens, cached, speed(PrefillTokensPerSecond(timings)));
   const SpeculationStats& stats = answer.speculation;
   if (stats.rounds > 0) {
-    line += fmt::format("; tau {:.2f} over {} rounds, accepted", stats.tau(), stats.rounds);
+    line += fmt::format("; tau {:.2f} over {} rounds, accepted by position:", stats.tau(), stats.rounds);
     for (const double share : PositionAcceptance(stats)) line += fmt::format(" {:.0f}%", 100.0 * share);
-    line += " by position";
   }
   return line + fmt::format("; finished: {}", FinishReasonName(answer.finish));
 }

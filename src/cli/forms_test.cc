@@ -33,7 +33,7 @@ TEST(AnswerTest, RatesAndShares) {
   EXPECT_DOUBLE_EQ(PrefillTokensPerSecond(answer.timings), 40.0);
   EXPECT_THAT(PositionAcceptance(answer.speculation), ElementsAre(2.0 / 3, 2.0 / 3, 1.0 / 3));
   EXPECT_EQ(StatisticsLine(answer),
-            "9 tokens, 4.0 tokens/s; prompt 20 tokens, 40.0 tokens/s; tau 2.67 over 3 rounds, accepted 67% 67% 33% by position; finished: "
+            "9 tokens, 4.0 tokens/s; prompt 20 tokens, 40.0 tokens/s; tau 2.67 over 3 rounds, accepted by position: 67% 67% 33%; finished: "
             "length");
   EXPECT_DOUBLE_EQ(DecodeTokensPerSecond({.decode_seconds = 0.0, .generated_tokens = 1}), 0.0);
 }

@@ -84,7 +84,7 @@ TEST_F(ProgramTest, StreamedTextIsTheJsonsText) {
   const Ran streamed = Generate({"hello there"});
   EXPECT_EQ(streamed.out, text.ends_with('\n') ? text : text + "\n");
   EXPECT_THAT(streamed.err, HasSubstr("40 tokens, "));
-  EXPECT_THAT(streamed.err, HasSubstr(" by position; finished: length\n"));
+  EXPECT_THAT(streamed.err, HasSubstr("; finished: length\n"));
   EXPECT_EQ(Generate({"--quiet", "hello there"}).err, "");
 }
 

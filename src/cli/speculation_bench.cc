@@ -255,7 +255,7 @@ std::string SpeedLine(const char* name, const std::vector<double>& plain, const 
 
 std::string DraftText(const SpeculationStats& stats) {
   if (stats.rounds == 0) return "  no drafts were made\n";
-  std::string text = fmt::format("  tau {:.3f} over {} rounds, accepted by position", stats.tau(), stats.rounds);
+  std::string text = fmt::format("  tau {:.3f} over {} rounds, accepted by position:", stats.tau(), stats.rounds);
   for (const double share : PositionAcceptance(stats)) text += fmt::format(" {:.1f}%", 100.0 * share);
   return text + "\n";
 }
