@@ -32,7 +32,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_what_the_table_allows_passes(self):
         self.write("src/engine/step.cc", '#include "spec/drafter.h"\n#include "io/model_file.h"\n#include <fmt/format.h>\n')
-        self.write("src/text/stop.cc", '#include "sampling/constraint.h"\n')
+        self.write("src/text/stop.cc", '#include "haast/constraint.h"\n')
         self.write("src/kv/pool_test.cc", '#include "support/encode.h"\n')
         self.assertEqual(self.violations(), [])
 

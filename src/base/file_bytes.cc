@@ -56,7 +56,7 @@ Status SyncFolderOf(const std::string& path) {
 // gave it the path's name.
 class PartFile {
  public:
-  explicit PartFile(const std::string& path) : path_(path), part_(path + ".haast-part") {}
+  explicit PartFile(const std::string& path) : path_(path), part_(path + kPartSuffix) {}
   ~PartFile() {
     if (file_ < 0) return;
     if (!published_) unlink(part_.c_str());

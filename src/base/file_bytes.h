@@ -18,6 +18,8 @@ const char* FileKind(mode_t mode);
 // Reads a regular file of at most `limit` bytes. kNotFound, kIo or kInvalidFile name path and cause.
 Result<std::vector<uint8_t>> ReadFileBytes(const std::string& path, int64_t limit);
 
+inline constexpr const char* kPartSuffix = ".haast-part";
+
 // Replaces `path` as a whole: after a crash at any moment it holds the old bytes or the new ones. The bytes are on the disk
 // when this returns. They are written beside it first, to PATH.haast-part: one name, so that what a killed process left there is
 // taken over by the next write, and a lock on it, so that writers wait for each other. Errors are CheckReplaceable's.

@@ -221,13 +221,18 @@ std::vector<FlagRule> RulesOf(const GenerateFlags& flags) {
 Result<int> Generate(const CLI::App& app, const GenerateFlags& flags, Streams& streams) {
   HAAST_RETURN_IF_ERROR(CheckFlags(flags));
   HAAST_RETURN_IF_ERROR(CheckFlagRules(app, RulesOf(flags), streams.err));
-  if (!flags.save.path.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.save.path));
+  if (!flags.save.path.empty()) {
+    // The part is removed below; --resume itself may be the file that is written.
+    HAAST_RETURN_IF_ERROR(RefuseOverwriting("--save", flags.save.path, {flags.file}));
+    HAAST_RETURN_IF_ERROR(RefuseOverwriting("--save", flags.save.path + base::kPartSuffix, {flags.resume}));
+    HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.save.path));
+  }
   std::string prompt;
   if (flags.resume.empty()) {
     HAAST_ASSIGN_OR_RETURN(prompt, ReadPrompt(flags, streams));
   }
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, SystemPlaces(), /*want_head=*/true));
-  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--save", flags.save.path, {paths.model, paths.draft, flags.model.draft_model, flags.file}));
+  HAAST_RETURN_IF_ERROR(RefuseOverwriting("--save", flags.save.path, {paths.model, paths.draft, flags.model.draft_model}));
   HAAST_RETURN_IF_ERROR(RefuseOverwriting("--trace-metadata", flags.model.trace_metadata, {flags.resume, flags.file}));
   HAAST_RETURN_IF_ERROR(RefuseOneFileForTwo("--save", flags.save.path, "--trace-metadata", flags.model.trace_metadata));
   EngineOptions options = ToEngineOptions(flags.model, paths.model, paths.draft);

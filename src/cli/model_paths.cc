@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/file_bytes.h"
 #include "base/format.h"
 #include "base/knobs.h"
 
@@ -12,12 +13,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The file that is there, or would be made, in the end: through links too, also those whose end is not there.
+fs::path EndOf(const std::string& path) {
+  std::error_code error;
+  fs::path at = fs::absolute(path, error);
+  for (int links = 0; links < 40 && fs::is_symlink(fs::symlink_status(at, error)); ++links) {
+    const fs::path target = fs::read_symlink(at, error);
+    if (error) break;
+    at = target.is_absolute() ? target : at.parent_path() / target;
+  }
+  return fs::weakly_canonical(at, error);
+}
+
 // False for empty paths. Neither has to exist.
 bool AreOneFile(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty()) return false;
   std::error_code error;
-  return a == b || fs::equivalent(a, b, error) ||
-         fs::weakly_canonical(fs::absolute(a, error), error) == fs::weakly_canonical(fs::absolute(b, error), error);
+  return a == b || fs::equivalent(a, b, error) || EndOf(a) == EndOf(b);
+}
+
+// A file that is there already, directly in the folder `folder`, of a model or a head.
+bool IsFileOf(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(folder, error) && fs::is_regular_file(path, error) && EndOf(path).parent_path() == EndOf(folder);
 }
 
 bool Exists(const std::string& path) {
@@ -99,14 +117,17 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
 
 Status RefuseOverwriting(const char* flag, const std::string& output, std::initializer_list<std::string> inputs) {
   for (const std::string& input : inputs) {
-    if (!AreOneFile(output, input)) continue;
-    return Err(ErrorCode::kInvalidArgument, "{} {} would overwrite {}, which is read: give another path", flag, output, input);
+    const bool part = !output.empty() && AreOneFile(output + base::kPartSuffix, input);
+    if (!AreOneFile(output, input) && !part && !IsFileOf(input, output)) continue;
+    return Err(ErrorCode::kInvalidArgument, "{} {}{} would overwrite {}, which is read: give another path", flag, output,
+               part ? base::kPartSuffix : "", IsFileOf(input, output) ? "a file of " + input : input);
   }
   return {};
 }
 
 Status RefuseOneFileForTwo(const char* flag, const std::string& output, const char* other_flag, const std::string& other_output) {
-  if (!AreOneFile(output, other_output)) return {};
+  const auto part_is = [](const std::string& a, const std::string& b) { return !a.empty() && AreOneFile(a + base::kPartSuffix, b); };
+  if (!AreOneFile(output, other_output) && !part_is(output, other_output) && !part_is(other_output, output)) return {};
   return Err(ErrorCode::kInvalidArgument, "{} and {} would both write {}: give each a path of its own", flag, other_flag, output);
 }
 

@@ -118,6 +118,17 @@ TEST_F(SaveTest, NothingThatIsReadIsOverwritten) {
   ExpectError(Generate({"--trace-metadata", other_name, "hello"}), kExitUsage, "--trace-metadata " + other_name + " would overwrite");
   ExpectError(Generate({"--trace-metadata", prompt, "--file", prompt}), kExitUsage, "would overwrite " + prompt);
   ExpectError(Generate({"--trace-metadata", path, "--save", path, "hello"}), kExitUsage, "would both write " + path);
+  ExpectError(Generate({"--trace-metadata", path + ".haast-part", "--save", path, "hello"}), kExitUsage, "would both write");
+  const std::string config = files_->head + "/config.json", before = ReadFile(config);
+  ExpectError(Generate({"--save", config, "hello"}), kExitUsage, "would overwrite a file of " + files_->head);
+  ExpectError(Generate({"--trace-metadata", files_->head + "/model.safetensors", "hello"}), kExitUsage, "would overwrite a file of");
+  EXPECT_EQ(ReadFile(config), before);
+  const std::string part = Write("answer.haast-part", "hello there");
+  ExpectError(Generate({"--save", files_->dir.Join("answer"), "--file", part}), kExitUsage, "would overwrite " + part);
+  EXPECT_EQ(ReadFile(part), "hello there");
+  std::filesystem::create_symlink("nobody", files_->dir.Join("dangling"));
+  ExpectError(Generate({"--save", files_->dir.Join("nobody"), "--trace-metadata", files_->dir.Join("dangling"), "hello"}), kExitUsage,
+              "would both write");
   const std::string prompts = Write("p.jsonl", "{\"turns\": [\"one\"]}");
   ExpectError(Haast(Args{"bench", "--prompts", prompts, "--trace-metadata", prompts} + files_->Flags()), kExitUsage, "would overwrite");
   EXPECT_EQ(ReadFile(files_->model), model);

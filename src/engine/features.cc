@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "base/build_id.h"
 #include "base/checksum.h"
@@ -143,6 +144,7 @@ class Extractor {
 // What there is to write, and where.
 struct Plan {
   std::vector<std::vector<int32_t>> sequences;
+  int64_t piece_tokens = 0;  // at most, but for a longer sequence
   std::vector<size_t> ends;  // of each piece: the sequence after its last
   std::vector<int> layers;
   int64_t hidden_size = 0;
@@ -155,9 +157,20 @@ struct Plan {
     return Sequences(sequences).subspan(begin, ends[piece] - begin);
   }
   std::string Path(size_t piece) const { return fmt::format("{}/features-{:05}.safetensors", folder, piece); }
+  // Of `rows` tokens in `count` sequences.
+  std::vector<io::TensorSlot> Slots(int64_t count, int64_t rows) const {
+    return {{"offsets", DType::kI64, {count + 1}},
+            {"token_ids", DType::kI32, {rows}},
+            {"taps", dtype, {rows, width()}},
+            {"hidden", dtype, {rows, hidden_size}}};
+  }
+  // A whole file: what was cut off counts as missing.
   bool Has(size_t piece) const {
     std::error_code error;
-    return std::filesystem::is_regular_file(Path(piece), error);
+    const Sequences sequences = Piece(piece);
+    const int64_t size = io::SafetensorsSize(Slots(static_cast<int64_t>(sequences.size()), TokensOf(sequences)));
+    return std::filesystem::is_regular_file(Path(piece), error) &&
+           static_cast<int64_t>(std::filesystem::file_size(Path(piece), error)) == size;
   }
 };
 
@@ -184,10 +197,11 @@ std::string Manifest(const Plan& plan, const EngineOptions& engine, const io::Mo
   }
   return fmt::format(
       "{{\n\"model\": \"{:016x}\",\n\"input\": \"{:016x}\",\n\"layers\": [{}],\n\"hidden_size\": {},\n\"dtype\": \"{}\",\n"
-      "\"kv_dtype\": \"{}\",\n\"kernels\": \"{}\",\n\"build\": \"{}\",\n\"sequences\": {},\n\"tokens\": {},\n\"pieces\": {}\n}}\n",
+      "\"kv_dtype\": \"{}\",\n\"kernels\": \"{}\",\n\"build\": \"{}\",\n\"sequences\": {},\n\"tokens\": {},\n\"piece_tokens\": "
+      "{},\n\"pieces\": {}\n}}\n",
       io::Fingerprint(model), input, fmt::join(plan.layers, ", "), plan.hidden_size, Info(plan.dtype).name,
       engine.kv_dtype == KvDtype::kF32 ? "F32" : "F16", kernels, base::BuildId(), plan.sequences.size(), TokensOf(plan.sequences),
-      plan.ends.size());
+      plan.piece_tokens, plan.ends.size());
 }
 
 // Nothing where both texts are equal, else their first lines that differ.
@@ -203,8 +217,29 @@ Status CompareManifests(std::string_view expected, std::string_view found, const
              path, line(expected, at), base::Label(line(found, at)));
 }
 
+// Only what this command writes, be it in part: what a killed one left is gone on with.
+Status CheckEntries(const Plan& plan) {
+  std::error_code error;
+  std::set<std::string> known = {"features.json"};
+  for (size_t piece = 0; piece < plan.ends.size(); ++piece) known.insert(std::filesystem::path(plan.Path(piece)).filename());
+  const bool begun = std::filesystem::exists(plan.folder + "/features.json", error);
+  for (const auto& entry : std::filesystem::directory_iterator(plan.folder, error)) {
+    std::string name = entry.path().filename();
+    const bool part = name.ends_with(base::kPartSuffix);
+    if (part) name.resize(name.size() - std::string_view(base::kPartSuffix).size());
+    const bool regular = std::filesystem::is_regular_file(entry.symlink_status(error));
+    if (regular && known.contains(name) && (begun || name == "features.json")) continue;
+    return Err(ErrorCode::kInvalidFile,
+               "{}: expected a new or an empty folder, or one of these features, got {} in it: give another folder", plan.folder,
+               base::Label(entry.path().filename().string()));
+  }
+  if (error) return Err(ErrorCode::kIo, "{}: cannot be read: {}: expected a folder: give another path", plan.folder, error.message());
+  return {};
+}
+
 // Makes the folder with its features.json, or finds the same one there.
-Status PrepareFolder(const std::string& folder, const std::string& manifest) {
+Status PrepareFolder(const Plan& plan, const std::string& manifest) {
+  const std::string& folder = plan.folder;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -213,14 +248,10 @@ Status PrepareFolder(const std::string& folder, const std::string& manifest) {
   const std::string path = folder + "/features.json";
   if (std::filesystem::exists(path, error)) {
     HAAST_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, base::ReadFileBytes(path, kMaxManifest));
-    return CompareManifests(manifest, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+    HAAST_RETURN_IF_ERROR(CompareManifests(manifest, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
+    return CheckEntries(plan);
   }
-  if (!std::filesystem::is_empty(folder, error) || error) {
-    return Err(ErrorCode::kInvalidFile,
-               "{}: expected a new or an empty folder, or one with a features.json, got one with other files: "
-               "give another folder",
-               folder);
-  }
+  HAAST_RETURN_IF_ERROR(CheckEntries(plan));
   return base::WriteFileAtomically(path, {reinterpret_cast<const uint8_t*>(manifest.data()), manifest.size()});
 }
 
@@ -228,10 +259,7 @@ Status WritePiece(const Plan& plan, size_t piece, Extractor* extractor, const st
   const Sequences sequences = plan.Piece(piece);
   const int64_t rows = TokensOf(sequences);
   HAAST_ASSIGN_OR_RETURN(io::SafetensorsImage image,
-                         io::SafetensorsImage::Create({{"offsets", DType::kI64, {static_cast<int64_t>(sequences.size()) + 1}},
-                                                       {"token_ids", DType::kI32, {rows}},
-                                                       {"taps", plan.dtype, {rows, plan.width()}},
-                                                       {"hidden", plan.dtype, {rows, plan.hidden_size}}}));
+                         io::SafetensorsImage::Create(plan.Slots(static_cast<int64_t>(sequences.size()), rows)));
   auto* offsets = reinterpret_cast<int64_t*>(image.data(0));
   auto* ids = reinterpret_cast<int32_t*>(image.data(1));
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -250,7 +278,8 @@ Result<Plan> MakePlan(const EngineOptions& engine, const FeatureOptions& options
   plan.folder = options.output;
   HAAST_ASSIGN_OR_RETURN(plan.layers, LayersOf(engine, options, config));
   HAAST_ASSIGN_OR_RETURN(plan.sequences, ReadTokenFile(options.input, {config.vocab_size, config.max_context}));
-  plan.ends = CutPieces(plan.sequences, options.piece_bytes / BytesOf(plan.dtype, plan.width() + plan.hidden_size));
+  plan.piece_tokens = options.piece_bytes / BytesOf(plan.dtype, plan.width() + plan.hidden_size);
+  plan.ends = CutPieces(plan.sequences, plan.piece_tokens);
   return plan;
 }
 
@@ -307,7 +336,7 @@ Result<FeatureReport> WriteFeatures(const EngineOptions& engine, const FeatureOp
   HAAST_ASSIGN_OR_RETURN(const kernels::Ops* ops, exec::ChooseOps(engine.backend));
   if (progress) progress("reading " + options.input);
   HAAST_ASSIGN_OR_RETURN(const engine::Plan plan, engine::MakePlan(engine, options, model));
-  HAAST_RETURN_IF_ERROR(engine::PrepareFolder(plan.folder, engine::Manifest(plan, engine, model, ops->name)));
+  HAAST_RETURN_IF_ERROR(engine::PrepareFolder(plan, engine::Manifest(plan, engine, model, ops->name)));
   FeatureReport report;
   report.layers = plan.layers;
   report.sequences = static_cast<int64_t>(plan.sequences.size());

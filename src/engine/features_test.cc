@@ -199,13 +199,28 @@ TEST_F(FeaturesTest, PiecesAreBoundedAndGoOnWhereTheyWere) {
   std::vector<std::string> before;
   for (int i = 0; i < 5; ++i) before.push_back(FileText(fmt::format("{}/features-{:05}.safetensors", options_.output, i)));
   std::filesystem::remove(options_.output + "/features-00002.safetensors");
-  std::ofstream(options_.output + "/features-00000.safetensors") << "kept";
+  std::string kept = before[0];
+  kept.back() = static_cast<char>(kept.back() ^ 1);
+  std::ofstream(options_.output + "/features-00000.safetensors") << kept;
   const FeatureReport second = MustWrite();
   EXPECT_EQ(second.pieces_kept, 4);
   EXPECT_EQ(second.computed_tokens, 20);
-  EXPECT_EQ(FileText(options_.output + "/features-00000.safetensors"), "kept");
+  EXPECT_EQ(FileText(options_.output + "/features-00000.safetensors"), kept) << "is there, and not made again";
   EXPECT_EQ(FileText(options_.output + "/features-00002.safetensors"), before[2]);
   EXPECT_EQ(MustWrite().computed_tokens, 0);
+}
+
+// Killed at any moment, also before the first whole file.
+TEST_F(FeaturesTest, GoesOnFromWhatAKilledOneLeft) {
+  std::filesystem::create_directory(options_.output);
+  std::ofstream(options_.output + "/features.json.haast-part") << "{";
+  MustWrite();
+  const std::string piece = options_.output + "/features-00000.safetensors";
+  const std::string whole = FileText(piece);
+  std::filesystem::resize_file(piece, whole.size() - 100);
+  std::ofstream(piece + ".haast-part") << "half";
+  EXPECT_EQ(MustWrite().pieces_kept, 0) << "what was cut off is made again";
+  EXPECT_EQ(FileText(piece), whole);
 }
 
 TEST_F(FeaturesTest, ProgressEndsWithAllTokens) {
@@ -228,6 +243,14 @@ TEST_F(FeaturesTest, AFolderOfSomethingElseIsRefused) {
   WriteInput(sequences_);
   EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kInvalidFile, "expected '\"input\": ");
   EXPECT_EQ(FileText(options_.output + "/features.json"), kept);
+  WriteInput(sequences_ = {{1, 2, 3}});
+  options_.output = dir_.Join("cut");
+  MustWrite();
+  options_.piece_bytes *= 2;
+  EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kInvalidFile, "expected '\"piece_tokens\": ");
+  options_.piece_bytes /= 2;
+  std::ofstream(options_.output + "/features-00009.safetensors") << "";
+  EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kInvalidFile, "got features-00009.safetensors in it");
   options_.output = dir_.path();
   EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kInvalidFile, dir_.path() + ": expected a new or an empty folder");
   options_.output = engine_.model + "/none";

@@ -7,28 +7,49 @@
 
 namespace haast::io {
 
-Result<SafetensorsImage> SafetensorsImage::Create(const std::vector<TensorSlot>& tensors) {
-  SafetensorsImage image;
-  std::string header = "{";
+namespace {
+
+struct Layout {
+  std::string header;
+  std::vector<size_t> offsets;  // of each tensor behind the header
   size_t end = 0;
+  size_t start() const { return sizeof(uint64_t) + header.size(); }
+};
+
+Layout MakeLayout(const std::vector<TensorSlot>& tensors) {
+  Layout layout;
+  layout.header.push_back('{');
   for (const TensorSlot& tensor : tensors) {
     HAAST_CHECK(!IsQuantised(tensor.dtype) && tensor.dtype != DType::kBool) << tensor.name;
     int64_t elements = 1;
     for (const int64_t size : tensor.shape) elements *= size;
-    image.offsets_.push_back(end);
-    const size_t begin = end;
-    end += static_cast<size_t>(BytesOf(tensor.dtype, elements));
-    header += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", image.offsets_.size() > 1 ? "," : "",
-                          tensor.name, Info(tensor.dtype).name, fmt::join(tensor.shape, ","), begin, end);
+    layout.offsets.push_back(layout.end);
+    const size_t begin = layout.end;
+    layout.end += static_cast<size_t>(BytesOf(tensor.dtype, elements));
+    layout.header += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", layout.offsets.size() > 1 ? "," : "",
+                                 tensor.name, Info(tensor.dtype).name, fmt::join(tensor.shape, ","), begin, layout.end);
   }
-  header += "}";
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  const uint64_t length = header.size();
-  const size_t start = sizeof(length) + header.size();
-  HAAST_ASSIGN_OR_RETURN(image.buffer_, Buffer::Allocate(start + end, "a safetensors file"));
+  layout.header.push_back('}');
+  layout.header.resize((layout.header.size() + 7) / 8 * 8, ' ');
+  return layout;
+}
+
+}  // namespace
+
+int64_t SafetensorsSize(const std::vector<TensorSlot>& tensors) {
+  const Layout layout = MakeLayout(tensors);
+  return static_cast<int64_t>(layout.start() + layout.end);
+}
+
+Result<SafetensorsImage> SafetensorsImage::Create(const std::vector<TensorSlot>& tensors) {
+  SafetensorsImage image;
+  Layout layout = MakeLayout(tensors);
+  const uint64_t length = layout.header.size();
+  HAAST_ASSIGN_OR_RETURN(image.buffer_, Buffer::Allocate(layout.start() + layout.end, "a safetensors file"));
   std::memcpy(image.buffer_.data(), &length, sizeof(length));
-  std::memcpy(image.buffer_.data() + sizeof(length), header.data(), header.size());
-  for (size_t& offset : image.offsets_) offset += start;
+  std::memcpy(image.buffer_.data() + sizeof(length), layout.header.data(), layout.header.size());
+  image.offsets_ = std::move(layout.offsets);
+  for (size_t& offset : image.offsets_) offset += layout.start();
   return image;
 }
 

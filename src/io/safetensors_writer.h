@@ -19,6 +19,9 @@ struct TensorSlot {
   std::vector<int64_t> shape;
 };
 
+// Bytes of such a file.
+int64_t SafetensorsSize(const std::vector<TensorSlot>& tensors);
+
 // A whole file in memory, header included, whose tensors are filled in place.
 class SafetensorsImage {
  public:

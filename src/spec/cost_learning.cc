@@ -45,7 +45,7 @@ std::vector<int> Deepen(std::span<const DepthRequest> requests, std::vector<int>
 
 void CostLearner::Learn(const LaunchSize& size, double seconds, LaunchCosts* costs) {
   const double expected = costs->Seconds(size);
-  if (size.rows < 1 || !(seconds > 0.0) || !(expected > 0.0)) return;
+  if (size.rows < 1 || !(seconds > 0.0) || !(expected > 0.0) || !std::isfinite(seconds + expected)) return;
   CostCurve& curve = costs->all_logits;
   timings_.resize(curve.rows.size(), 0.0);
   const double ratio = Ratio(seconds, expected);
@@ -79,7 +79,7 @@ void CostLearner::Learn(const LaunchSize& size, double seconds, LaunchCosts* cos
 }
 
 void CostLearner::Scale(double expected, double seconds, LaunchCosts* costs) {
-  if (!(seconds > 0.0) || !(expected > 0.0)) return;
+  if (!(seconds > 0.0) || !(expected > 0.0) || !std::isfinite(seconds + expected)) return;
   const double ratio = Ratio(seconds, expected);
   const double factor = 1.0 + (ratio - 1.0) * Rate(ratio, scalings_);
   scalings_ = scalings_ * kForgetting + 1.0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace haast::spec {
 namespace {
@@ -34,6 +35,9 @@ TEST(CostLearner, LaunchesWithoutTimeOrRowsSayNothing) {
   learner.Learn({}, 1.0, &costs);
   learner.Scale(0.0, 1.0, &costs);
   learner.Scale(1.0, 0.0, &costs);
+  const double endless = std::numeric_limits<double>::infinity();
+  learner.Scale(endless, endless, &costs);
+  learner.Learn(Rows(2), endless, &costs);
   EXPECT_THAT(costs.all_logits.seconds, ElementsAre(1.0, 1.2, 1.6));
   LaunchCosts none;
   learner.Learn(Rows(2), 1.0, &none);
