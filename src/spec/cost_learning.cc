@@ -16,9 +16,10 @@ constexpr double kFewTimings = 3.0;
 constexpr double kManyTimings = 1.0 / kLearning;
 
 // A launch that was interrupted by something else says little. None is too short by accident.
-double Ratio(double seconds, double expected) { return std::clamp(seconds / expected, 0.1, 2.0); }
+double Ratio(double seconds, double expected) { return std::clamp(seconds / expected, 0.1, 1.5); }
 
-double Rate(double ratio, double timings) { return ratio < 1.0 ? std::max(kLearning, 1.0 / (1.0 + kFirstTiming + timings)) : kLearning; }
+// The mean of few timings, then one that fades.
+double Rate(double timings) { return std::max(kLearning, 1.0 / (1.0 + kFirstTiming + timings)); }
 
 // The row count after `rows` in the target's curve, if few launches have shown what it costs; 0: none.
 int64_t UnknownRows(const CostCurve& curve, int64_t rows, const CostLearner& learner) {
@@ -52,7 +53,7 @@ void CostLearner::Learn(const LaunchSize& size, double seconds, LaunchCosts* cos
   if (static_cast<double>(size.rows) > kFar * static_cast<double>(curve.rows.back())) {
     const double rows = curve.At(size.rows);
     curve.rows.push_back(size.rows);
-    curve.seconds.push_back(std::max(curve.seconds.back(), rows * ratio));
+    curve.seconds.push_back(std::max(curve.seconds.back(), rows * std::clamp(seconds / expected, 0.1, 3.0)));
     timings_.push_back(1.0);
     return;
   }
@@ -71,7 +72,7 @@ void CostLearner::Learn(const LaunchSize& size, double seconds, LaunchCosts* cos
   const double far = timings >= kManyTimings ? 0.25 * kLearning : 0.0;
   for (size_t i = 0; i < curve.rows.size(); ++i) {
     const double near = nearness(i);
-    curve.seconds[i] *= 1.0 + (ratio - 1.0) * (1.0 - attention) * std::max(far, near * Rate(ratio, timings_[i]));
+    curve.seconds[i] *= 1.0 + (ratio - 1.0) * (1.0 - attention) * std::max(far, near * Rate(timings_[i]));
     timings_[i] = timings_[i] * kForgetting + near;
   }
   // More rows never cost less.
@@ -81,7 +82,7 @@ void CostLearner::Learn(const LaunchSize& size, double seconds, LaunchCosts* cos
 void CostLearner::Scale(double expected, double seconds, LaunchCosts* costs) {
   if (!(seconds > 0.0) || !(expected > 0.0) || !std::isfinite(seconds + expected)) return;
   const double ratio = Ratio(seconds, expected);
-  const double factor = 1.0 + (ratio - 1.0) * Rate(ratio, scalings_);
+  const double factor = 1.0 + (ratio - 1.0) * Rate(scalings_);
   scalings_ = scalings_ * kForgetting + 1.0;
   for (CostCurve* curve : {&costs->all_logits, &costs->one_logit, &costs->no_logits}) {
     for (double& point : curve->seconds) point *= factor;

@@ -8,8 +8,8 @@
 
 namespace haast::spec {
 
-// Follows the costs of one kind of launch. A machine changes, and what was measured once may have been disturbed: others at work only ever
-// make a launch slower, so a cost is lowered at once where few launches have said otherwise, and raised little by little.
+// Follows the costs of one kind of launch. A machine changes, and what was measured once may have been disturbed: the first launches of a
+// size count most.
 class CostLearner {
  public:
   // A launch of this size, logits on all rows, took `seconds`. A size far past the last point becomes a point.
