@@ -100,9 +100,10 @@ void DepthExplorer::Tick(std::span<const DepthRequest> requests, const LaunchSiz
   const int64_t unknown = UnknownRows(costs.target->all_logits, rows, learner);
   if (unknown == 0) return;
   std::vector<int> deeper = Deepen(requests, *depths, unknown - rows);
+  if (deeper == *depths) return;
   const double usual = StepSpeed(requests, *depths, others, costs);
   const double explored = StepSpeed(requests, deeper, others, costs);
-  if (deeper == *depths || !(usual > 0.0)) return;
+  if (!(usual > 0.0)) return;
   // A step of the explored depths does in one go what takes the usual ones explored / usual of its time.
   const double steps = StepSeconds(requests, deeper, others, costs) / StepSeconds(requests, *depths, others, costs);
   const double lost = std::max(0.0, steps * (1.0 - explored / usual));
