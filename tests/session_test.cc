@@ -324,7 +324,7 @@ TEST_F(SessionTest, ForgedFieldsAreRefused) {
   EXPECT_THAT(error([](Session* s) { s->kv_state.resize(s->kv_state.size() - 1); }), HasSubstr("cut off or malformed"));
   EXPECT_THAT(error([](Session* s) { s->kv_state[8] -= 1; }), HasSubstr("bytes of target and draft KV"));
   // The drafter's state begins with the count of its candidates.
-  EXPECT_THAT(error([](Session* s) { s->kv_state[24 + 3] = 0x7f; }), HasSubstr("no state of eagle3"));
+  EXPECT_THAT(error([](Session* s) { s->kv_state[24 + 3] = 0x7f; }), HasSubstr("no state of the request"));
   EXPECT_THAT(error([](Session* s) { s->request.sampling.temperature = -1.0f; }), HasSubstr("temperature"));
   EXPECT_THAT(error([](Session* s) { s->acceptance.accepted[0] = s->acceptance.tried[0] + 1.0; }), HasSubstr("first drafts accepted"));
   EXPECT_THAT(error([](Session* s) { s->acceptance.tried[2] = 1e9; }), HasSubstr("first drafts accepted"));

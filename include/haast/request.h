@@ -7,6 +7,7 @@
 
 #include "haast/constraint.h"
 #include "haast/limits.h"
+#include "haast/speculation.h"
 
 namespace haast {
 
@@ -33,45 +34,6 @@ struct SamplingParams {
   float presence_penalty = 0.0f;      // -2 to 2: subtracted where the answer has the token at all (OpenAI)
   std::vector<TokenBias> logit_bias;  // added to logits; a token named twice gets both
   uint64_t seed = 0;
-};
-
-enum class SpeculativeAlgorithm {
-  kNone,
-  kEagle3,      // an EAGLE-3 or EAGLE-3.1 head
-  kEagle,       // an EAGLE-1 or EAGLE-2 head
-  kDraftModel,  // a second model of the same vocabulary; chains only
-  kNgram,       // prompt lookup in the request's own tokens; chains only
-  kSuffix       // the likeliest continuations in the request's own tokens and those of finished requests
-};
-inline constexpr int kNumSpeculativeAlgorithms = 6;
-const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm);  // "none", "eagle3", "eagle", "draft_model", "ngram", "suffix"
-
-// How drafts are made and judged above temperature 0; at 0 both are greedy.
-enum class SpeculativeSampling {
-  // The target draws its own token at each position and a draft is accepted if it equals it: the answer is, bit for bit, that of plain
-  // decoding.
-  kCoupled,
-  // Drafts are drawn from the drafter's distribution q, accepted with probability min(1, p / q), else replaced by a draw from the
-  // normalised max(p - q, 0) (Leviathan et al. 2023, Chen et al. 2023). Each token has the distribution of plain decoding, p, but the
-  // answer of a seed is another one: it depends on the drafter, num_draft_tokens and max_tokens too, and on nothing else. Where a
-  // drafter is certain (n-gram, suffix) kCoupled is such a rule, and used. Chains of a fixed length only.
-  kRejection
-};
-inline constexpr int kNumSpeculativeSamplings = 2;
-const char* SpeculativeSamplingName(SpeculativeSampling sampling);  // "coupled", "rejection"
-
-// A round drafts a chain, or with top_k > 1 a tree: `depth` levels are expanded, `top_k` nodes of each, and the best
-// `num_draft_tokens` nodes are verified (EAGLE-2, Li et al. 2024). What is generated never depends on any of it, unless `sampling` is
-// kRejection.
-struct SpeculationParams {
-  SpeculativeAlgorithm algorithm = SpeculativeAlgorithm::kNone;
-  int num_draft_tokens = 3;  // drafts of a round, the root excluded: 1..63. Verification then has one row more
-  int top_k = 1;             // children of a node: 1..16; 1: a chain
-  int depth = 0;             // levels of a tree: 1..16; 0: num_draft_tokens for a chain, at most 5 for a tree
-  // The engine chooses the length of each round's chain, from 0 to num_draft_tokens (at most 16), by what steps cost on this
-  // machine at the present load and by what was accepted lately. top_k must be 1.
-  bool automatic = false;
-  SpeculativeSampling sampling = SpeculativeSampling::kCoupled;  // kRejection needs top_k 1, and automatic off
 };
 
 struct Request {

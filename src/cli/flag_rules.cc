@@ -7,11 +7,11 @@ namespace haast::cli {
 
 std::vector<FlagRule> ModelFlagRules(const ModelFlags& flags, bool resumed) {
   const bool off = SpeculationOff(flags);
-  const bool headless = flags.algorithm == "ngram" || flags.algorithm == "suffix" || flags.algorithm == "draft_model";
+  const std::optional<DraftSource> source = AskedSource(flags);
   return {
       {Verdict::kRefused, flags.preemption != "swap", {"--swap-directory"}, "is for swapped KV: give --preemption swap"},
       {Verdict::kRefused,
-       !off && !resumed && flags.algorithm != "draft_model",
+       !off && !resumed && source != DraftSource::kDraftModel,
        {"--draft-model"},
        "is used by --speculative-algorithm draft_model only: give that too"},
       {Verdict::kRefused,
@@ -24,7 +24,7 @@ std::vector<FlagRule> ModelFlagRules(const ModelFlags& flags, bool resumed) {
         "--draft-quantisation"},
        "not used without speculation"},
       {Verdict::kNoted,
-       !off && headless,
+       !off && source && !IsHead(*source),
        {"--draft", "--draft-quantisation"},
        fmt::format("not used by --speculative-algorithm {}", flags.algorithm)},
       {Verdict::kNoted,

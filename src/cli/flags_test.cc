@@ -282,6 +282,18 @@ TEST(SpeculationFlagsTest, AlgorithmFollowsFlagsAndHead) {
   EXPECT_EQ(CheckModelFlags(flags).error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST(SpeculationFlagsTest, EveryDrafterHasItsNameAndItsSource) {
+  for (int i = 0; i < kNumSpeculativeAlgorithms; ++i) {
+    const auto algorithm = static_cast<SpeculativeAlgorithm>(i);
+    EXPECT_EQ(SpeculativeAlgorithmOf(SpeculativeAlgorithmName(algorithm)), algorithm) << i;
+  }
+  EXPECT_EQ(SpeculativeAlgorithmOf("eagle9"), std::nullopt);
+  EXPECT_STREQ(SpeculativeAlgorithmName(SpeculativeAlgorithm::kEnd), "unknown");
+  EXPECT_EQ(DraftSourceOf(SpeculativeAlgorithm::kEagle), DraftSource::kEagleHead);
+  EXPECT_EQ(DraftSourceOf(SpeculativeAlgorithm::kDraftModel), DraftSource::kDraftModel);
+  EXPECT_EQ(DraftSourceOf(SpeculativeAlgorithm::kSuffix), DraftSource::kTokens);
+}
+
 TEST(SpeculationFlagsTest, RejectionDraftsChainsOfAFixedLength) {
   ModelFlags flags;
   EXPECT_EQ(ToSpeculation(flags, nullptr).sampling, SpeculativeSampling::kCoupled);

@@ -97,17 +97,17 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
           paths.model);
     }
   }
-  const bool headless = flags.algorithm == "ngram" || flags.algorithm == "suffix" || flags.algorithm == "draft_model";
+  const std::optional<DraftSource> source = AskedSource(flags);
   if (!want_head || SpeculationOff(flags)) {
     paths.draft.clear();
-  } else if (headless) {
+  } else if (source && !IsHead(*source)) {
     // only what was asked for
   } else if (flags.draft.empty() && flags.model.empty()) {
     HAAST_ASSIGN_OR_RETURN(paths.draft, FindDefaultHead(places));
   } else if (flags.draft.empty() && fs::path(flags.model).filename() == kDefaultModelFile) {
     paths.draft = FindDefaultHead(places).value_or("");  // a copy of the default model elsewhere
   }
-  if (want_head && (flags.algorithm == "eagle3" || flags.algorithm == "eagle") && paths.draft.empty()) {
+  if (want_head && source && IsHead(*source) && paths.draft.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--speculative-algorithm {} needs a head for {}: give --draft HEAD", flags.algorithm,
                paths.model);
   }

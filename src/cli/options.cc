@@ -18,6 +18,30 @@ constexpr int kAutomaticDrafts = 8;  // the longest chain that the engine may ch
 constexpr int kRejectionDrafts = 3;  // of a chain whose length is left open, but must be fixed
 constexpr int kTreeDrafts = 15;      // of a tree whose size is left open: with the root 16 rows
 
+std::vector<SpeculativeAlgorithm> Algorithms() {  // drafters first
+  std::vector<SpeculativeAlgorithm> algorithms;
+  for (int i = 1; i < kNumSpeculativeAlgorithms; ++i) algorithms.push_back(static_cast<SpeculativeAlgorithm>(i));
+  algorithms.push_back(SpeculativeAlgorithm::kNone);
+  return algorithms;
+}
+
+std::vector<std::string> AlgorithmNames() {
+  std::vector<std::string> names;
+  for (const SpeculativeAlgorithm algorithm : Algorithms()) names.emplace_back(SpeculativeAlgorithmName(algorithm));
+  return names;
+}
+
+// Each name, with the flag that gives it its model.
+std::vector<std::string> DescribeAlgorithms() {
+  std::vector<std::string> names = AlgorithmNames();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const DraftSource source = DraftSourceOf(Algorithms()[i]);
+    if (IsHead(source)) names[i] += " (--draft)";
+    if (source == DraftSource::kDraftModel) names[i] += " (--draft-model)";
+  }
+  return names;
+}
+
 // Arguments that the command does not have, in their order.
 std::string ExtrasText(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -85,8 +109,8 @@ void AddModelFlags(CLI::App& app, ModelFlags& flags) {
   AddPath(app, "--draft-model", flags.draft_model, "GGUF file or folder of a smaller model of the same vocabulary, for draft_model")
       ->group(speculation);
   app.add_option("--speculative-algorithm", flags.algorithm,
-                 "eagle3 or eagle (--draft), draft_model (--draft-model), ngram (prompt lookup), suffix, none; default: that of the head")
-      ->transform(OneOf({"eagle3", "eagle", "draft_model", "ngram", "suffix", "none"}))
+                 fmt::format("what drafts: {}; default: that of the head", fmt::join(DescribeAlgorithms(), ", ")))
+      ->transform(OneOf(AlgorithmNames()))
       ->group(speculation);
   app.add_option("--num-draft-tokens", flags.num_draft_tokens,
                  "drafts of a round, the root excluded; 0: round by round 0 to 8, what pays on this machine at this load (15 in a tree, 3 "
@@ -199,13 +223,16 @@ EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model,
   return options;
 }
 
+std::optional<DraftSource> AskedSource(const ModelFlags& flags) {
+  if (flags.algorithm.empty()) return std::nullopt;
+  const auto algorithm = SpeculativeAlgorithmOf(flags.algorithm);
+  return algorithm ? std::optional(DraftSourceOf(*algorithm)) : std::nullopt;
+}
+
 SpeculationParams ToSpeculation(const ModelFlags& flags, const ModelInfo* head) {
   SpeculationParams params;
   const std::string name = !flags.algorithm.empty() ? flags.algorithm : head != nullptr ? head->architecture : "none";
-  for (int i = 0; i < kNumSpeculativeAlgorithms && !SpeculationOff(flags); ++i) {
-    const auto algorithm = static_cast<SpeculativeAlgorithm>(i);
-    if (name == SpeculativeAlgorithmName(algorithm)) params.algorithm = algorithm;
-  }
+  if (!SpeculationOff(flags)) params.algorithm = SpeculativeAlgorithmOf(name).value_or(SpeculativeAlgorithm::kNone);
   const bool chain = flags.draft_top_k == 1;
   const bool rejection = flags.speculative_sampling == "rejection";
   if (rejection) params.sampling = SpeculativeSampling::kRejection;

@@ -58,6 +58,8 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& flags);
 Status CheckModelFlags(const ModelFlags& flags);
 // The user asked for plain decoding.
 bool SpeculationOff(const ModelFlags& flags);
+// What the algorithm that was asked for drafts from; nullopt: none was asked for.
+std::optional<DraftSource> AskedSource(const ModelFlags& flags);
 
 // Paths are those of ResolveModel (model_paths.h).
 EngineOptions ToEngineOptions(const ModelFlags& flags, const std::string& model, const std::string& draft);

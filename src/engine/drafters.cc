@@ -1,28 +1,46 @@
 #include "engine/drafters.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/format.h"
 #include "engine/check_range.h"
 #include "spec/depth_policy.h"
-#include "spec/eagle_drafter.h"
-#include "spec/model_drafter.h"
-#include "spec/ngram_drafter.h"
-#include "spec/suffix_drafter.h"
 
 namespace haast {
 
+namespace {
+
+#define HAAST_NAME(algorithm, name, source) name,
+constexpr const char* kNames[] = {"none", HAAST_SPECULATIVE_ALGORITHMS(HAAST_NAME)};
+#undef HAAST_NAME
+
+#define HAAST_SOURCE(algorithm, name, source) DraftSource::source,
+constexpr DraftSource kSources[] = {DraftSource::kTokens, HAAST_SPECULATIVE_ALGORITHMS(HAAST_SOURCE)};
+#undef HAAST_SOURCE
+
+#define HAAST_MAKER(algorithm, name, source) &spec::Make##algorithm##Drafter,
+using Maker = std::unique_ptr<spec::Drafter> (*)(const spec::DraftParts&);
+constexpr Maker kMakers[] = {nullptr, HAAST_SPECULATIVE_ALGORITHMS(HAAST_MAKER)};
+#undef HAAST_MAKER
+
+}  // namespace
+
 const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm) {
-  switch (algorithm) {
-    case SpeculativeAlgorithm::kNone: return "none";
-    case SpeculativeAlgorithm::kEagle3: return "eagle3";
-    case SpeculativeAlgorithm::kEagle: return "eagle";
-    case SpeculativeAlgorithm::kDraftModel: return "draft_model";
-    case SpeculativeAlgorithm::kNgram: return "ngram";
-    case SpeculativeAlgorithm::kSuffix: return "suffix";
-  }
-  return "unknown";
+  const auto index = static_cast<size_t>(algorithm);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+std::optional<SpeculativeAlgorithm> SpeculativeAlgorithmOf(std::string_view name) {
+  const auto* const found = std::ranges::find(kNames, name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<SpeculativeAlgorithm>(found - std::begin(kNames));
+}
+
+DraftSource DraftSourceOf(SpeculativeAlgorithm algorithm) {
+  const auto index = static_cast<size_t>(algorithm);
+  return index < std::size(kSources) ? kSources[index] : DraftSource::kTokens;
 }
 
 const char* SpeculativeSamplingName(SpeculativeSampling sampling) {
@@ -38,35 +56,39 @@ namespace {
 
 constexpr int kTreeDepth = 5;  // of a tree whose depth is left open
 
+bool IsLoaded(const LoadedModels& models, DraftSource source) {
+  switch (source) {
+    case DraftSource::kEagle3Head: return models.draft && models.draft->config().eagle3;
+    case DraftSource::kEagleHead: return models.draft && !models.draft->config().eagle3;
+    case DraftSource::kDraftModel: return models.draft_model != nullptr;
+    case DraftSource::kTokens: return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Drafters MakeDrafters(const LoadedModels& models, bool share) {
-  Drafters drafters;
-  const auto at = [&](SpeculativeAlgorithm algorithm) -> std::unique_ptr<spec::Drafter>& {
-    return drafters[static_cast<size_t>(algorithm)];
-  };
   if (models.draft) {
     HAAST_CHECK(models.draft->feature_width() == models.target->tap_width())
         << models.draft->feature_width() << " floats a token, the target taps " << models.target->tap_width();
-    const auto algorithm = models.draft->config().eagle3 ? SpeculativeAlgorithm::kEagle3 : SpeculativeAlgorithm::kEagle;
-    at(algorithm) =
-        std::make_unique<spec::EagleDrafter>(SpeculativeAlgorithmName(algorithm), *models.draft, *models.draft_runner, *models.ops, share);
   }
-  if (models.draft_model) {
-    at(SpeculativeAlgorithm::kDraftModel) = std::make_unique<spec::ModelDrafter>(*models.draft_model_runner, *models.ops);
+  const spec::DraftParts parts{models.draft.get(), models.draft_runner.get(), models.draft_model_runner.get(), models.ops, share};
+  Drafters drafters;
+  for (size_t i = 1; i < drafters.size(); ++i) {
+    if (IsLoaded(models, kSources[i])) drafters[i] = kMakers[i](parts);
   }
-  at(SpeculativeAlgorithm::kNgram) = std::make_unique<spec::NgramDrafter>();
-  at(SpeculativeAlgorithm::kSuffix) = std::make_unique<spec::SuffixDrafter>();
   return drafters;
 }
 
 const char* MissingFor(SpeculativeAlgorithm algorithm) {
-  switch (algorithm) {
-    case SpeculativeAlgorithm::kEagle3: return "an EAGLE-3 head (options.draft)";
-    case SpeculativeAlgorithm::kEagle: return "an EAGLE-1 or EAGLE-2 head (options.draft)";
-    case SpeculativeAlgorithm::kDraftModel: return "a draft model (options.draft_model)";
-    default: return "nothing";
+  switch (DraftSourceOf(algorithm)) {
+    case DraftSource::kEagle3Head: return "an EAGLE-3 head (options.draft)";
+    case DraftSource::kEagleHead: return "an EAGLE-1 or EAGLE-2 head (options.draft)";
+    case DraftSource::kDraftModel: return "a draft model (options.draft_model)";
+    case DraftSource::kTokens: return "nothing";
   }
+  return "nothing";
 }
 
 spec::TreeShape ShapeOf(const SpeculationParams& params) {

@@ -383,7 +383,7 @@ EngineStats EngineImpl::stats() const {
   for (size_t algorithm = 0; algorithm < drafters_.size(); ++algorithm) {
     if (drafters_[algorithm] == nullptr) continue;
     DrafterStats& drafter = stats.drafters.emplace_back(drafter_stats_[algorithm]);
-    drafter.name = drafters_[algorithm]->name();
+    drafter.name = SpeculativeAlgorithmName(static_cast<SpeculativeAlgorithm>(algorithm));
     const auto [drafted, accepted] = std::pair(drafter.speculation.drafted, drafter.speculation.accepted);
     if (drafted > 0) drafter.wasted_seconds = drafter.seconds * static_cast<double>(drafted - accepted) / static_cast<double>(drafted);
   }

@@ -87,9 +87,10 @@ Status CheckKvState(std::span<const uint8_t> bytes, int64_t tokens, const Sequen
   const spec::DraftState& state = packed.draft;
   if (drafter != nullptr && !drafter->AcceptsState(state, packed.length, packed.draft_length)) {
     return Err(ErrorCode::kInvalidFile,
-               "KV state: {} candidates, {} carried values and {} waiting features of {} tokens at {} of {} entries are no state of {}",
+               "KV state: {} candidates, {} carried values and {} waiting features of {} tokens at {} of {} entries are no state of the "
+               "request's drafter",
                state.first.size(), state.carried.size(), state.waiting_taps.size(), state.waiting_ids.size(), packed.draft_length,
-               packed.length, drafter->name());
+               packed.length);
   }
   return {};
 }

@@ -176,7 +176,8 @@ Status EngineImpl::CheckSequence(const Sequence& sequence) const {
   const spec::Drafter* drafter = ActiveDrafterOf(sequence);
   if (drafter != nullptr && !drafter->AcceptsState(sequence.draft, kv.length(), kv.draft_length())) {
     return Err(ErrorCode::kInvalidArgument, "request {}: {} has {} draft entries and {} waiting features of {} tokens with KV", sequence.id,
-               drafter->name(), kv.draft_length(), sequence.draft.waiting_ids.size(), kv.length());
+               SpeculativeAlgorithmName(sequence.request.speculation.algorithm), kv.draft_length(), sequence.draft.waiting_ids.size(),
+               kv.length());
   }
   return {};
 }

@@ -30,12 +30,11 @@ SessionOrigin EngineImpl::OriginOf(const Request& request) {
   origin.backend = options_.backend;
   origin.kv_dtype = Info(models_.target_runner->cache().dtype()).name;
   origin.model = FingerprintOf(*models_.target_file);
-  const SpeculativeAlgorithm algorithm = request.speculation.algorithm;
-  const bool head = algorithm == SpeculativeAlgorithm::kEagle || algorithm == SpeculativeAlgorithm::kEagle3;
-  if (head && models_.draft_file) {
+  const DraftSource source = DraftSourceOf(request.speculation.algorithm);
+  if (IsHead(source) && models_.draft_file) {
     origin.drafter = FingerprintOf(*models_.draft_file);
     origin.drafter_weights = options_.draft_quantisation;
-  } else if (algorithm == SpeculativeAlgorithm::kDraftModel && models_.draft_model_file) {
+  } else if (source == DraftSource::kDraftModel && models_.draft_model_file) {
     origin.drafter = FingerprintOf(*models_.draft_model_file);
   }
   return origin;

@@ -199,12 +199,13 @@ Result<bool> MeasureStepCosts(const LoadedModels& models, const CostGrid& grid, 
 
 spec::CostModel CostsOf(const StepCosts& costs, SpeculativeAlgorithm algorithm) {
   static const LaunchCosts kFree;
-  switch (algorithm) {
-    case SpeculativeAlgorithm::kEagle:
-    case SpeculativeAlgorithm::kEagle3: return {&costs.target, &costs.head_step, &costs.head_extend};
-    case SpeculativeAlgorithm::kDraftModel: return {&costs.target, &costs.draft_model, &costs.draft_model};
-    default: return {&costs.target, &kFree, &kFree};
+  switch (DraftSourceOf(algorithm)) {
+    case DraftSource::kEagleHead:
+    case DraftSource::kEagle3Head: return {&costs.target, &costs.head_step, &costs.head_extend};
+    case DraftSource::kDraftModel: return {&costs.target, &costs.draft_model, &costs.draft_model};
+    case DraftSource::kTokens: break;
   }
+  return {&costs.target, &kFree, &kFree};
 }
 
 }  // namespace haast::engine

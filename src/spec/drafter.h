@@ -1,5 +1,5 @@
-// Proposes a draft tree for each sequence and learns from what was kept. A new drafter is one file and one line in the
-// engine's table (engine/drafters.cc).
+// Proposes a draft tree for each sequence and learns from what was kept. A new drafter is one file in this folder, NAME_drafter.cc, with
+// its Make...Drafter, and one line in HAAST_SPECULATIVE_ALGORITHMS (haast/speculation.h).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,10 @@
 #include "haast/result.h"
 #include "kv/kv_seq.h"
 #include "spec/draft_tree.h"
+
+namespace haast::model {
+class DraftHead;
+}
 
 namespace haast::spec {
 
@@ -61,7 +65,6 @@ struct ObserveItem {
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  virtual const char* name() const = 0;
   // The runner whose KV cache holds this drafter's entries, in the pages of the sequence; null: it has none.
   virtual exec::Runner* runner() { return nullptr; }
   // Reads features of the target (ObserveItem::taps).
@@ -80,5 +83,19 @@ class Drafter {
     static_cast<void>(tokens);
   }
 };
+
+// What a drafter may be made of. All of it outlives the drafter; null: not loaded.
+struct DraftParts {
+  const model::DraftHead* head;  // the target taps its feature_width() floats a token
+  exec::Runner* head_runner;     // runs `head`
+  exec::Runner* draft_model;     // runs a second model
+  const kernels::Ops* ops;
+  bool share;  // entries in the pages may be shared with other requests
+};
+
+// MakeEagle3Drafter and so on, each in its drafter's file; called where the source of HAAST_SPECULATIVE_ALGORITHMS is loaded.
+#define HAAST_DECLARE_MAKER(algorithm, name, source) std::unique_ptr<Drafter> Make##algorithm##Drafter(const DraftParts& parts);
+HAAST_SPECULATIVE_ALGORITHMS(HAAST_DECLARE_MAKER)
+#undef HAAST_DECLARE_MAKER
 
 }  // namespace haast::spec

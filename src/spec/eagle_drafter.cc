@@ -223,4 +223,10 @@ Status EagleDrafter::Extend(std::vector<const ObserveItem*>* behind) {
   return {};
 }
 
+std::unique_ptr<Drafter> MakeEagle3Drafter(const DraftParts& parts) {
+  return std::make_unique<EagleDrafter>(*parts.head, *parts.head_runner, *parts.ops, parts.share);
+}
+
+std::unique_ptr<Drafter> MakeEagleDrafter(const DraftParts& parts) { return MakeEagle3Drafter(parts); }
+
 }  // namespace haast::spec

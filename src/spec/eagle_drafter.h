@@ -16,10 +16,9 @@ class EagleDrafter final : public Drafter {
  public:
   // All outlive the drafter. `runner` runs `head`, for which the target taps feature_width() floats a token. With `follow` the
   // head soon makes its entries of tokens that no draft needs yet, for other requests may share them; without, late or never.
-  EagleDrafter(const char* name, const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops, bool follow)
-      : name_(name), head_(head), runner_(runner), sampler_(head.draft_to_target(), ops), follow_(follow) {}
+  EagleDrafter(const model::DraftHead& head, exec::Runner& runner, const kernels::Ops& ops, bool follow)
+      : head_(head), runner_(runner), sampler_(head.draft_to_target(), ops), follow_(follow) {}
 
-  const char* name() const override { return name_; }
   exec::Runner* runner() override { return &runner_; }
   bool needs_taps() const override { return true; }
   Status Propose(std::span<const ProposeItem> items) override;
@@ -46,7 +45,6 @@ class EagleDrafter final : public Drafter {
   int64_t MostWaiting() const;
   Status Extend(std::vector<const ObserveItem*>* behind);
 
-  const char* name_;
   const model::DraftHead& head_;
   exec::Runner& runner_;
   sampling::DraftSampler sampler_;

@@ -99,4 +99,8 @@ Status ModelDrafter::Observe(std::span<const ObserveItem> items) {
   return {};
 }
 
+std::unique_ptr<Drafter> MakeDraftModelDrafter(const DraftParts& parts) {
+  return std::make_unique<ModelDrafter>(*parts.draft_model, *parts.ops);
+}
+
 }  // namespace haast::spec

@@ -15,7 +15,6 @@ class ModelDrafter final : public Drafter {
   // `runner` runs the draft model; it and `ops` outlive the drafter.
   ModelDrafter(exec::Runner& runner, const kernels::Ops& ops) : runner_(runner), sampler_({}, ops) {}
 
-  const char* name() const override { return "draft_model"; }
   exec::Runner* runner() override { return &runner_; }
   Status Propose(std::span<const ProposeItem> items) override;
   Status Observe(std::span<const ObserveItem> items) override;

@@ -41,4 +41,6 @@ Status NgramDrafter::Propose(std::span<const ProposeItem> items) {
   return {};
 }
 
+std::unique_ptr<Drafter> MakeNgramDrafter(const DraftParts&) { return std::make_unique<NgramDrafter>(); }
+
 }  // namespace haast::spec

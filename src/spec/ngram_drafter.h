@@ -8,7 +8,6 @@ namespace haast::spec {
 
 class NgramDrafter final : public Drafter {
  public:
-  const char* name() const override { return "ngram"; }
   Status Propose(std::span<const ProposeItem> items) override;
   Status Observe(std::span<const ObserveItem>) override { return {}; }
 };

@@ -94,4 +94,6 @@ void SuffixDrafter::Finish(DraftState* state, std::span<const int32_t> tokens) {
   history_.Add({newest.begin(), newest.end()});
 }
 
+std::unique_ptr<Drafter> MakeSuffixDrafter(const DraftParts&) { return std::make_unique<SuffixDrafter>(); }
+
 }  // namespace haast::spec

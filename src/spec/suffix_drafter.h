@@ -12,7 +12,6 @@ class SuffixDrafter final : public Drafter {
   // `max_nodes`: of the history shared by all requests.
   explicit SuffixDrafter(int64_t max_nodes = int64_t{1} << 20);
 
-  const char* name() const override { return "suffix"; }
   Status Propose(std::span<const ProposeItem> items) override;
   Status Observe(std::span<const ObserveItem>) override { return {}; }
   void Finish(DraftState* state, std::span<const int32_t> tokens) override;
