@@ -65,6 +65,31 @@ TEST(ThreadPool, BarrierSeparatesPhases) {
   }
 }
 
+TEST(ThreadPool, EveryItemIsHandedOutOnceWhoeverAsks) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool pool(threads);
+    for (int run = 0; run < 50; ++run) {
+      constexpr int kItems = 20;
+      std::vector<std::atomic<int>> taken(static_cast<size_t>(2 * threads * kItems));
+      pool.Run([&](int thread, int count) {
+        for (int phase = 0; phase < 2; ++phase) {
+          for (int i = 0; i < count; ++i) {
+            const int owner = (thread + i) % count;
+            for (int64_t item = pool.NextItem(owner); item < kItems; item = pool.NextItem(owner)) {
+              ++taken[static_cast<size_t>((phase * count + owner) * kItems + item)];
+            }
+          }
+          if (phase == 1) break;
+          pool.Barrier();
+          pool.ResetItems(thread);
+          pool.Barrier();
+        }
+      });
+      for (size_t i = 0; i < taken.size(); ++i) ASSERT_EQ(taken[i], 1) << threads << " threads, run " << run << ", item " << i;
+    }
+  }
+}
+
 TEST(ThreadPool, WakesSleepingWorkers) {
   ThreadPool pool(2);
   for (int i = 0; i < 5; ++i) {

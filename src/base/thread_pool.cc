@@ -44,8 +44,11 @@ ThreadPool::ThreadPool(int threads) : ThreadPool(threads, NotStarted()) {
   HAAST_CHECK(started) << started.error().message;
 }
 
+ThreadPool::ThreadPool(int threads, NotStarted) : threads_(threads), cursors_(2 * static_cast<size_t>(threads)) {
+  HAAST_CHECK(threads >= 1) << "threads = " << threads;
+}
+
 Status ThreadPool::Start() {
-  HAAST_CHECK(threads_ >= 1) << "threads = " << threads_;
   const uint32_t float_control = GetFloatControl();
   try {
     for (int t = 1; t < threads_; ++t) {
@@ -81,6 +84,7 @@ void ThreadPool::RunErased(Call call, void* context) {
     std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
+  CursorOf(0, 1).store(0, std::memory_order_relaxed);
   call(context, 0, threads_);
   for (int done = done_.load(std::memory_order_acquire); done != threads_ - 1; done = done_.load(std::memory_order_acquire)) {
     WaitWhile(done_, done);
@@ -106,6 +110,7 @@ void ThreadPool::WorkerLoop(int thread) {
     if (generation_.load(std::memory_order_acquire) == seen) return;  // stopped
     if (spin < patience) patience = std::min(2 * patience, kMostSpins);
     ++seen;
+    CursorOf(thread, 1).store(0, std::memory_order_relaxed);
     call_(context_, thread, threads_);
     done_.fetch_add(1, std::memory_order_release);
     done_.notify_one();

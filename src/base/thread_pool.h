@@ -1,4 +1,5 @@
-// A fixed set of threads that run one function together: static shares of work, a spin-then-sleep barrier at each end.
+// A fixed set of threads that run one function together: shares of work, static or taken as they go; a spin-then-sleep barrier at
+// each end.
 #pragma once
 
 #include <atomic>
@@ -34,6 +35,7 @@ class ThreadPool {
   template <typename Fn>
   void Run(Fn&& fn) {
     if (threads_ == 1) {
+      ResetItems(0);
       fn(0, 1);
       return;
     }
@@ -44,15 +46,31 @@ class ThreadPool {
   // Inside fn: waits until every thread of the running Run has arrived. All threads must call it equally often.
   void Barrier();
 
+  // Inside fn: work that is shared out as threads go. The items of `owner`, a thread, are numbered from 0 in every Run; each number is
+  // handed out once, to whichever thread asks. Who has finished its own items asks for those of others: processors are not equally
+  // fast, least of all those of a shared host.
+  int64_t NextItem(int owner) { return CursorOf(owner).fetch_add(1, std::memory_order_relaxed); }
+  // Numbers the items of `owner` from 0 again, while no thread asks for them: between two barriers.
+  void ResetItems(int owner) { CursorOf(owner).store(0, std::memory_order_relaxed); }
+
  private:
   struct NotStarted {};
-  ThreadPool(int threads, NotStarted) : threads_(threads) {}
+  ThreadPool(int threads, NotStarted);
   Status Start();
   using Call = void (*)(void*, int, int);
   void RunErased(Call call, void* context);
   void WorkerLoop(int thread);
 
+  // Two for each thread: those of one Run, and those of the next, which their owners set to 0 meanwhile.
+  struct alignas(64) Cursor {
+    std::atomic<int64_t> next{0};
+  };
+  std::atomic<int64_t>& CursorOf(int owner, uint64_t run = 0) {
+    return cursors_[static_cast<size_t>(2 * owner) + ((generation_.load(std::memory_order_relaxed) + run) & 1)].next;
+  }
+
   const int threads_;
+  std::vector<Cursor> cursors_;
   Call call_ = nullptr;
   void* context_ = nullptr;
   alignas(64) std::atomic<uint64_t> generation_{0};

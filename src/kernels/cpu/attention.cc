@@ -10,7 +10,6 @@
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 
 #include "base/check.h"
@@ -327,14 +326,13 @@ void Launch::Join(const Sequence& s, int64_t row, int head) const {
 void Attend(const RowKernels& kernels, const AttentionArgs& args, base::ThreadPool& pool) {
   const Launch launch(kernels, args, pool.size());
   const bool any_spread = launch.AnySpread();
-  std::atomic<int64_t> next_item{0};
   pool.Run([&](int thread, int threads) {
     const ThreadScratch scratch = launch.ScratchOf(thread);
-    int64_t item = next_item.fetch_add(1, std::memory_order_relaxed);
+    int64_t item = pool.NextItem(0);
     int64_t base = 0;
     Launch::Cursor cursor(launch);
     for (Sequence s; cursor.Next(&s); base += s.items) {
-      for (; item < base + s.items; item = next_item.fetch_add(1, std::memory_order_relaxed)) {
+      for (; item < base + s.items; item = pool.NextItem(0)) {
         launch.RunItem(s, item - base, threads, scratch);
       }
     }

@@ -15,6 +15,9 @@ constexpr int64_t kElementsPreparedByAll = 1600;
 constexpr int64_t kSiluCost = 3;
 // Weights asked for before the rows are prepared, so that memory is not idle meanwhile.
 constexpr int64_t kFirstBytes = 8 << 10;
+// What a thread takes at a time of its share of the weights: this much, but at least kChunks pieces.
+constexpr int64_t kChunkBytes = 32 << 10;
+constexpr int64_t kChunks = 8;
 // Rows of one pass over the weights. They should stay in the second-level cache, and so should the lines of `out` that a tile
 // writes, one a row and all in the same few sets where ld_out is a multiple of a page: 64 rows ran faster than 128 and 512.
 constexpr int64_t kPassRows = 64;
@@ -46,24 +49,29 @@ class Launch {
   }
 
   void RunThread(int thread, int threads, base::ThreadPool& pool) const {
-    ForEachShare(thread, threads, [](const LinearTask& task, int64_t begin, int64_t end) {
+    const TileShare share = ShareOf(thread, threads);
+    ForEachTask(share.begin, share.end, [](const LinearTask& task, int64_t begin, int64_t end) {
       const uint8_t* first = task.weight->data.data() + begin * TileBytesOf(*task.weight);
       const int64_t bytes = std::min((end - begin) * TileBytesOf(*task.weight), kFirstBytes);
       for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(first + i, 0, 3);
     });
     for (int64_t part = 0; part < input_.rows; part += part_rows_) {
       const int64_t rows = std::min(part_rows_, input_.rows - part);
+      if (part > 0) {
+        pool.Barrier();  // the previous part's rows are no longer read, nor its tiles taken
+        pool.ResetItems(thread);
+        if (all_prepare_) pool.Barrier();
+      }
       if (all_prepare_) {
-        const int64_t mine = thread * part_rows_;  // also in a shorter last part: others may still read the part before
+        const int64_t mine = thread * part_rows_;
         Prepare(part, rows, mine, 0, Blocks());
-        Multiply(part, rows, mine, thread, threads);
+        Multiply({part, rows, mine}, thread, threads, pool);
         continue;
       }
-      if (part > 0) pool.Barrier();  // the previous part's rows are no longer read
       const auto [begin, end] = base::Share(Groups(rows) * Blocks(), thread, threads);
       Prepare(part, rows, 0, begin, end);
       pool.Barrier();
-      Multiply(part, rows, 0, thread, threads);
+      Multiply({part, rows, 0}, thread, threads, pool);
     }
   }
 
@@ -100,29 +108,66 @@ class Launch {
     }
   }
 
-  void Multiply(int64_t part, int64_t rows, int64_t base_row, int thread, int threads) const {
-    const int64_t groups_per_pass = std::max(kPassRows / isa_.group, int64_t{1});
-    const int64_t groups = Groups(rows);
-    for (int64_t g = 0; g < groups; g += groups_per_pass) {
-      const Pass pass{part, rows, base_row, g, std::min(g + groups_per_pass, groups)};
-      ForEachShare(thread, threads, [&](const LinearTask& task, int64_t begin, int64_t end) { MultiplyTask(task, begin, end, pass); });
-    }
-  }
+  // Rows [row, row + rows) of the input, prepared in the workspace rows from `base_row` on.
+  struct Part {
+    int64_t row, rows, base_row;
+  };
 
-  // fn(task, begin, end) for the tiles of every task that belong to `thread`: the weights' bytes are shared out evenly over
-  // all tasks together, in whole tiles.
-  template <typename Fn>
-  void ForEachShare(int thread, int threads, Fn&& fn) const {
-    int64_t before = 0;
+  // A thread's share of the weights: tiles, counted over all tasks.
+  struct TileShare {
+    int64_t begin, end;
+    int64_t step;  // tiles of a chunk
+    int64_t Chunks() const { return (end - begin + step - 1) / step; }
+  };
+
+  // The first tile of thread `t`: bytes are shared out evenly over all tasks together, in whole tiles.
+  int64_t FirstTile(int t, int threads) const {
+    int64_t first = 0;
+    int64_t before = 0;  // bytes
     for (const LinearTask& task : tasks_) {
       const int64_t tiles = Tiles(*task.weight);
       const int64_t tile_bytes = TileBytesOf(*task.weight);
-      const auto boundary = [&](int t) {
-        const int64_t tile = (total_bytes_ * t / threads - before + tile_bytes - 1) / tile_bytes;
-        return std::clamp(tile, int64_t{0}, tiles);
-      };
-      if (boundary(thread) < boundary(thread + 1)) fn(task, boundary(thread), boundary(thread + 1));
+      first += std::clamp((total_bytes_ * t / threads - before + tile_bytes - 1) / tile_bytes, int64_t{0}, tiles);
       before += tiles * tile_bytes;
+    }
+    return first;
+  }
+  TileShare ShareOf(int thread, int threads) const {
+    const int64_t begin = FirstTile(thread, threads);
+    const int64_t end = FirstTile(thread + 1, threads);
+    const int64_t most = std::max(kChunkBytes * threads * (end - begin) / std::max(total_bytes_, int64_t{1}), int64_t{1});
+    return {begin, end, std::clamp((end - begin) / kChunks, int64_t{1}, most)};
+  }
+
+  // fn(task, begin, end) for the tiles [begin, end) of all tasks.
+  template <typename Fn>
+  void ForEachTask(int64_t begin, int64_t end, Fn&& fn) const {
+    int64_t before = 0;
+    for (const LinearTask& task : tasks_) {
+      const int64_t tiles = Tiles(*task.weight);
+      const int64_t from = std::max(begin - before, int64_t{0});
+      const int64_t to = std::min(end - before, tiles);
+      if (from < to) fn(task, from, to);
+      before += tiles;
+    }
+  }
+
+  // The thread's own chunks, pass by pass over the rows, then what others have left.
+  void Multiply(const Part& part, int thread, int threads, base::ThreadPool& pool) const {
+    const int64_t groups_per_pass = std::max(kPassRows / isa_.group, int64_t{1});
+    const int64_t groups = Groups(part.rows);
+    const int64_t passes = (groups + groups_per_pass - 1) / groups_per_pass;
+    for (int i = 0; i < threads; ++i) {
+      const int owner = (thread + i) % threads;
+      const TileShare share = ShareOf(owner, threads);
+      const int64_t chunks = share.Chunks();
+      for (int64_t item = pool.NextItem(owner); item < passes * chunks; item = pool.NextItem(owner)) {
+        const int64_t g = item / chunks * groups_per_pass;
+        const Pass pass{part.row, part.rows, part.base_row, g, std::min(g + groups_per_pass, groups)};
+        const int64_t tile = share.begin + item % chunks * share.step;
+        ForEachTask(tile, std::min(tile + share.step, share.end),
+                    [&](const LinearTask& task, int64_t begin, int64_t end) { MultiplyTask(task, begin, end, pass); });
+      }
     }
   }
 
