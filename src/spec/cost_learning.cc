@@ -11,7 +11,6 @@ constexpr double kFirstTiming = 0.5;     // what the measurement at the start is
 constexpr double kForgetting = 0.99;     // of the count of timings, with every launch
 constexpr double kFar = 1.4;             // times the rows of the last point
 constexpr double kExploreShare = 0.005;  // of the time
-constexpr double kMostSaved = 2.0;       // steps
 constexpr double kFewTimings = 3.0;
 constexpr double kManyTimings = 1.0 / kLearning;
 
@@ -29,17 +28,16 @@ int64_t UnknownRows(const CostCurve& curve, int64_t rows, const CostLearner& lea
 }
 
 // The shallowest chains first, as far as requests may draft.
-std::vector<int> Deepen(std::span<const DepthRequest> requests, std::vector<int> depths, int64_t extra) {
+void Deepen(std::span<const DepthRequest> requests, int64_t extra, std::vector<int>* depths) {
   for (; extra > 0; --extra) {
-    int shallowest = -1;
+    int* shallowest = nullptr;
     for (size_t i = 0; i < requests.size(); ++i) {
-      if (depths[i] >= std::min(requests[i].most, kMaxPlannedDepth)) continue;
-      if (shallowest < 0 || depths[i] < depths[static_cast<size_t>(shallowest)]) shallowest = static_cast<int>(i);
+      int& depth = (*depths)[i];
+      if (depth < std::min(requests[i].most, kMaxPlannedDepth) && (shallowest == nullptr || depth < *shallowest)) shallowest = &depth;
     }
-    if (shallowest < 0) break;
-    ++depths[static_cast<size_t>(shallowest)];
+    if (shallowest == nullptr) return;
+    ++*shallowest;
   }
-  return depths;
 }
 
 }  // namespace
@@ -99,17 +97,15 @@ void DepthExplorer::Tick(std::span<const DepthRequest> requests, const LaunchSiz
   for (const int depth : *depths) rows += depth + 1;
   const int64_t unknown = UnknownRows(costs.target->all_logits, rows, learner);
   if (unknown == 0) return;
-  std::vector<int> deeper = Deepen(requests, *depths, unknown - rows);
-  if (deeper == *depths) return;
-  const double usual = StepSpeed(requests, *depths, others, costs);
-  const double explored = StepSpeed(requests, deeper, others, costs);
-  if (!(usual > 0.0)) return;
-  // A step of the explored depths does in one go what takes the usual ones explored / usual of its time.
-  const double steps = StepSeconds(requests, deeper, others, costs) / StepSeconds(requests, *depths, others, costs);
-  const double lost = std::max(0.0, steps * (1.0 - explored / usual));
+  deeper_ = *depths;
+  Deepen(requests, unknown - rows, &deeper_);
+  if (deeper_ == *depths) return;
+  const StepPrice usual = PriceStep(requests, *depths, others, costs);
+  if (!(usual.speed > 0.0)) return;
+  const double lost = std::max(0.0, LostSeconds(PriceStep(requests, deeper_, others, costs), usual) / usual.seconds);
   if (lost > saved_) return;
   saved_ -= lost;
-  *depths = std::move(deeper);
+  *depths = deeper_;
 }
 
 }  // namespace haast::spec

@@ -34,7 +34,8 @@ class DepthExplorer {
             std::vector<int>* depths);
 
  private:
-  double saved_ = 2.0;  // of time, in steps: the first rounds may explore
+  double saved_ = kMostSaved;  // the first rounds may explore
+  std::vector<int> deeper_;    // of one Tick, kept for its memory
 };
 
 }  // namespace haast::spec

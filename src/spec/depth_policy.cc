@@ -12,7 +12,6 @@ constexpr double kUnknownChance = 0.8;   // before anything was seen: hopeful, f
 constexpr double kUnknownRounds = 10.0;  // what that is worth
 constexpr double kProbeShare = 0.005;    // of the time
 constexpr int kProbeRounds = 4;
-constexpr double kMostSaved = 2.0;  // steps
 // Share of a probe's price that it is taken to lose at least: those that seem to lose nothing are those whose chances are thought too good.
 constexpr double kLeastLoss = 0.1;
 constexpr int64_t kHorizon = 64;  // tokens over whose rounds a backlog is shared out, where the answer may be longer
@@ -23,16 +22,13 @@ constexpr double kWorthwhile = 1.01;
 // Expected tokens of a step of one request, by its depth.
 using TokensByDepth = std::array<double, kMaxPlannedDepth + 1>;
 
-// Up to the depth that each may draft.
-std::vector<TokensByDepth> ExpectedTokens(std::span<const DepthRequest> requests) {
-  std::vector<TokensByDepth> tokens(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) {
-    double reached = 1.0;  // chance that a draft is emitted
-    tokens[i][0] = 1.0;
-    for (int j = 0; j < std::min(requests[i].most, kMaxPlannedDepth); ++j) {
-      reached *= requests[i].own->Chance(j, requests[i].prior);
-      tokens[i][static_cast<size_t>(j) + 1] = tokens[i][static_cast<size_t>(j)] + reached;
-    }
+// Up to the depth that it may draft.
+TokensByDepth ExpectedTokens(const DepthRequest& request) {
+  TokensByDepth tokens{1.0};
+  double reached = 1.0;  // chance that a draft is emitted
+  for (int j = 0; j < std::min(request.most, kMaxPlannedDepth); ++j) {
+    reached *= request.own->Chance(j, request.prior);
+    tokens[static_cast<size_t>(j) + 1] = tokens[static_cast<size_t>(j)] + reached;
   }
   return tokens;
 }
@@ -52,33 +48,20 @@ double BacklogSeconds(const DepthRequest& request, double tokens, const CostMode
   return std::max(0.0, extra) / std::max(1.0, static_cast<double>(std::min(request.remaining, kHorizon)) / tokens);
 }
 
-double Speed(std::span<const DepthRequest> requests, std::span<const TokensByDepth> tokens, std::span<const int> depths,
-             const LaunchSize& others, const CostModel& costs) {
-  double seconds = StepSeconds(requests, depths, others, costs);
+// `tokens_of(i)`: ExpectedTokens of requests[i].
+template <typename TokensOf>
+StepPrice Price(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs,
+                const TokensOf& tokens_of) {
+  StepPrice price{StepSeconds(requests, depths, others, costs), 0.0};
+  double seconds = price.seconds;
   double steps = 0.0;  // that a token of every request takes, summed up
   for (size_t i = 0; i < requests.size(); ++i) {
-    const double expected = tokens[i][static_cast<size_t>(depths[i])];
+    const double expected = tokens_of(i)[static_cast<size_t>(depths[i])];
     steps += 1.0 / expected;
     if (depths[i] > 0) seconds += BacklogSeconds(requests[i], expected, costs);
   }
-  return steps * seconds > 0.0 ? static_cast<double>(requests.size()) / (steps * seconds) : 0.0;
-}
-
-// Seconds that kProbeRounds rounds in which `members` draft `depth` tokens lose, with what they must learn before.
-double Loss(std::span<const DepthRequest> requests, std::span<const size_t> members, int depth, std::span<const int> depths,
-            const LaunchSize& others, const CostModel& costs) {
-  std::vector<DepthRequest> caught_up(requests.begin(), requests.end());
-  std::vector<int> probing(depths.begin(), depths.end());
-  double backlog = 0.0;
-  for (const size_t i : members) {
-    backlog += LearnSeconds(requests[i], requests[i].backlog, costs) - LearnSeconds(requests[i], 1, costs);
-    caught_up[i].backlog = 1;
-    probing[i] = std::min(depth, requests[i].most);
-  }
-  const double usual = StepSeconds(requests, depths, others, costs);
-  const double round = StepSeconds(caught_up, probing, others, costs);
-  const double gained = StepSpeed(caught_up, probing, others, costs) / StepSpeed(requests, depths, others, costs);
-  return kProbeRounds * std::max(round * (1.0 - gained), kLeastLoss * (round - usual)) + std::max(0.0, backlog);
+  if (steps * seconds > 0.0) price.speed = static_cast<double>(requests.size()) / (steps * seconds);
+  return price;
 }
 
 }  // namespace
@@ -132,16 +115,24 @@ bool AcceptanceEstimate::AreCounts(const Counts& counts) {
   return true;
 }
 
+StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
+  return Price(requests, depths, others, costs, [&](size_t i) { return ExpectedTokens(requests[i]); });
+}
+
 double StepSpeed(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs) {
-  return Speed(requests, ExpectedTokens(requests), depths, others, costs);
+  return PriceStep(requests, depths, others, costs).speed;
 }
 
 std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs) {
-  const std::vector<TokensByDepth> tokens = ExpectedTokens(requests);
+  std::vector<TokensByDepth> tokens;
+  for (const DepthRequest& request : requests) tokens.push_back(ExpectedTokens(request));
+  const auto speed = [&](const std::vector<int>& depths) {
+    return Price(requests, depths, others, costs, [&](size_t i) -> const TokensByDepth& { return tokens[i]; }).speed;
+  };
   std::vector<int> best(requests.size(), 0);
-  double best_speed = Speed(requests, tokens, best, others, costs) * kWorthwhile;
+  double best_speed = speed(best) * kWorthwhile;
   const auto consider = [&](const std::vector<int>& depths) {
-    const double now = Speed(requests, tokens, depths, others, costs);
+    const double now = speed(depths);
     if (now <= best_speed) return;
     best_speed = now;
     best = depths;
@@ -176,47 +167,64 @@ std::vector<int> ChooseDepths(std::span<const DepthRequest> requests, const Laun
   return best;
 }
 
-void ProbeClock::Tick(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs, std::vector<int>* depths) {
-  std::vector<size_t> idle;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if ((*depths)[i] == 0 && requests[i].most > 0) idle.push_back(i);
+bool ProbeClock::GoOn(std::span<const DepthRequest> requests, std::vector<int>* depths) const {
+  bool any = false;
+  for (const size_t i : idle_) {
+    if (std::find(probing_.begin(), probing_.end(), requests[i].id) == probing_.end()) continue;
+    (*depths)[i] = std::min(depth_, requests[i].most);
+    any = true;
   }
+  return any;
+}
+
+ProbeClock::Choice ProbeClock::Cheapest(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others,
+                                        const CostModel& costs) {
+  const StepPrice usual = PriceStep(requests, depths, others, costs);
+  Choice best{.lost = saved_ * usual.seconds};
+  const auto consider = [&](std::span<const size_t> members, int depth) {
+    caught_up_.assign(requests.begin(), requests.end());
+    tried_.assign(depths.begin(), depths.end());
+    double backlog = 0.0;
+    for (const size_t i : members) {
+      backlog += LearnSeconds(requests[i], requests[i].backlog, costs) - LearnSeconds(requests[i], 1, costs);
+      caught_up_[i].backlog = 1;
+      tried_[i] = std::min(depth, requests[i].most);
+    }
+    backlog = std::max(0.0, backlog);
+    if (backlog > best.lost) return;
+    const StepPrice tried = PriceStep(caught_up_, tried_, others, costs);
+    const double lost = kProbeRounds * std::max(LostSeconds(tried, usual), kLeastLoss * (tried.seconds - usual.seconds)) + backlog;
+    if (lost <= best.lost) best = {members, depth, lost};
+  };
+  const auto behind = [&](size_t a, size_t b) { return requests[a].backlog < requests[b].backlog; };
+  const std::span<const size_t> least(&*std::min_element(idle_.begin(), idle_.end(), behind), 1);
+  if (requests[least[0]].most > 1) consider(least, 2);
+  consider(least, 1);
+  if (idle_.size() > 1) consider(idle_, 1);
+  return best;
+}
+
+void ProbeClock::Tick(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs, std::vector<int>* depths) {
+  idle_.clear();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if ((*depths)[i] == 0 && requests[i].most > 0) idle_.push_back(i);
+  }
+  if (idle_.empty()) return;
   const double seconds = StepSeconds(requests, *depths, others, costs);
-  if (idle.empty() || seconds <= 0.0) return;
+  if (seconds <= 0.0) return;
   saved_ = std::min(kMostSaved, saved_ + kProbeShare);
-  const auto probe = [&](size_t i, int depth) { (*depths)[i] = std::min(depth, requests[i].most); };
   if (rounds_ > 0) {
     --rounds_;
-    bool same = false;
-    for (const size_t i : idle) {
-      if (std::find(probing_.begin(), probing_.end(), requests[i].id) == probing_.end()) continue;
-      probe(i, depth_);
-      same = true;
-    }
-    if (same) return;
+    if (GoOn(requests, depths)) return;
   }
-  const auto behind = [&](size_t a, size_t b) { return requests[a].backlog < requests[b].backlog; };
-  const std::vector<size_t> least = {*std::min_element(idle.begin(), idle.end(), behind)};
-  const std::vector<size_t>* chosen = nullptr;
-  double price = saved_ * seconds;
-  const auto consider = [&](const std::vector<size_t>& members, int depth) {
-    const double lost = Loss(requests, members, depth, *depths, others, costs);
-    if (lost > price) return;
-    price = lost;
-    chosen = &members;
-    depth_ = depth;
-  };
-  consider(least, 2);
-  consider(least, 1);
-  consider(idle, 1);
-  if (chosen == nullptr) return;
-  saved_ -= price / seconds;
+  const Choice choice = Cheapest(requests, *depths, others, costs);
+  if (choice.members.empty()) return;
+  saved_ -= choice.lost / seconds;
+  depth_ = choice.depth;
   rounds_ = kProbeRounds - 1;
   probing_.clear();
-  for (const size_t i : *chosen) {
-    probing_.push_back(requests[i].id);
-    probe(i, depth_);
-  }
+  for (const size_t i : choice.members) probing_.push_back(requests[i].id);
+  GoOn(requests, depths);
 }
 
 }  // namespace haast::spec

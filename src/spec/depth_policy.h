@@ -11,6 +11,8 @@
 namespace haast::spec {
 
 inline constexpr int kMaxPlannedDepth = 16;
+// Of time, in steps, that is kept at most for rounds that only try something (ProbeClock, DepthExplorer).
+inline constexpr double kMostSaved = 2.0;
 
 // Costs that outlive their use here.
 struct CostModel {
@@ -68,6 +70,17 @@ double StepSpeed(std::span<const DepthRequest> requests, std::span<const int> de
 // for long.
 double StepSeconds(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
 
+// A step: its StepSeconds and its StepSpeed.
+struct StepPrice {
+  double seconds;
+  double speed;
+};
+StepPrice PriceStep(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
+
+// Seconds that the step `tried` loses, by what it is expected to make: the `usual` ones make as much in tried.speed / usual.speed of its
+// time. Below 0 where it gains. usual.speed > 0.
+inline double LostSeconds(const StepPrice& tried, const StepPrice& usual) { return tried.seconds * (1.0 - tried.speed / usual.speed); }
+
 // When drafts that do not pay are tried again, for a few rounds. What these rounds lose, by the chances as they are thought to be, is kept
 // to a two-hundredth: seldom where drafts would be a loss, soon where they would nearly pay.
 class ProbeClock {
@@ -78,10 +91,24 @@ class ProbeClock {
   void Tick(std::span<const DepthRequest> requests, const LaunchSize& others, const CostModel& costs, std::vector<int>* depths);
 
  private:
+  // Those of idle_ that drafted in the step before draft again; false where there are none.
+  bool GoOn(std::span<const DepthRequest> requests, std::vector<int>* depths) const;
+  // What to try, and the seconds that it loses.
+  struct Choice {
+    std::span<const size_t> members;  // into `requests`; empty: nothing
+    int depth = 0;
+    double lost = 0.0;
+  };
+  Choice Cheapest(std::span<const DepthRequest> requests, std::span<const int> depths, const LaunchSize& others, const CostModel& costs);
+
   double saved_ = 0.0;            // of time, in steps
   std::vector<int64_t> probing_;  // ids
   int depth_ = 0;                 // of theirs
   int rounds_ = 0;                // that they go on
+  // Of one Tick, kept for their memory.
+  std::vector<size_t> idle_;
+  std::vector<DepthRequest> caught_up_;
+  std::vector<int> tried_;
 };
 
 }  // namespace haast::spec

@@ -158,6 +158,13 @@ TEST(ChooseDepths, ABacklogIsCaughtUpOnlyIfTheAnswerEndsSooner) {
   }
 }
 
+// What fewer tokens take longer for is lost, and what more tokens take less for is gained.
+TEST(LostSeconds, AreThoseThatTheUsualStepsWouldNotTake) {
+  EXPECT_DOUBLE_EQ(LostSeconds({3.0, 0.5}, {1.0, 1.0}), 1.5) << "one and a half tokens in 3 s";
+  EXPECT_DOUBLE_EQ(LostSeconds({1.0, 1.0}, {1.0, 1.0}), 0.0);
+  EXPECT_DOUBLE_EQ(LostSeconds({2.0, 1.5}, {1.0, 1.0}), -1.0);
+}
+
 class ProbeClockTest : public ::testing::Test {
  protected:
   // Steps of `steps` in which the clock let each of `requests` draft, by its place. All are idle. The time that they lost, in steps, is
