@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "core": [],
     "kernels": [],
     "io": [],
-    "attention": ["kernels", "io/json.h"],
+    "attention": ["kernels", "io/json.h", "io/json_lines.h"],
     "kv": [],
     "sampling": ["kernels"],
     "model": ["attention", "kernels", "io"],
@@ -26,7 +26,7 @@ MAY_INCLUDE = {
     "spec": ["exec", "sampling", "model", "kv"],
     "text": [],
     "engine": ["spec", "exec", "sampling", "kv", "model", "io"],
-    "cli": ["text", "io/json.h"],
+    "cli": ["text", "io/json.h", "io/json_lines.h"],
 }
 # What the lowest layers may include of base and core.
 ONLY = {"base": [], "core": ["base"], "text": ["base"]}

@@ -34,60 +34,54 @@ constexpr std::array kOtherNames = {
 
 }  // namespace
 
-void DumpChecker::CheckLine(std::string_view line) {
-  ++report_.lines;
-  if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+void DumpChecker::CheckLine(const io::JsonLine& line) {
+  report_.lines = line.number;
   auto dump = std::make_shared<LaunchDump>();
-  const Status read = ReadLaunch(line, fmt::format("{}:{}", name_, report_.lines), dump.get());
-  if (!read) return AddUnreadable(read.error().message);
+  const Status read = line.text.and_then([&](std::string_view text) { return ReadLaunch(text, line.where, dump.get()); });
+  if (!read) return AddUnreadable(line, read.error().message);
   ++report_.launches;
-  NoteUnknownFields(*dump);
+  NoteUnknownFields(*dump, line.where);
   Findings findings = Findings::CollectAll(options_.findings_each);
   CheckInvariants(dump->view, CheckLevel::kFull, &findings);
   const int64_t violations = dump->narrowed.total() + findings.total();
   report_.violations += violations;
   report_.launches_violated += violations > 0 ? 1 : 0;
-  AddFindings(*dump, dump->narrowed);
-  AddFindings(*dump, findings);
-  Remember(std::move(dump));
+  AddFindings(*dump, dump->narrowed, line.number);
+  AddFindings(*dump, findings, line.number);
+  Remember(std::move(dump), line.number);
 }
 
-void DumpChecker::LineTooLong() {
-  ++report_.lines;
-  AddUnreadable(fmt::format("{}:{}: expected lines of at most {} bytes, got a longer one", name_, report_.lines, options_.max_line_bytes));
-}
-
-void DumpChecker::AddUnreadable(std::string message) {
+void DumpChecker::AddUnreadable(const io::JsonLine& line, std::string message) {
   ++report_.unreadable_lines;
   if (static_cast<int64_t>(report_.unreadable.size()) >= options_.max_findings) return;
-  report_.unreadable.push_back({report_.lines, std::move(message)});
+  report_.unreadable.push_back({line.number, std::move(message)});
 }
 
-void DumpChecker::AddFindings(const LaunchDump& dump, const Findings& findings) {
+void DumpChecker::AddFindings(const LaunchDump& dump, const Findings& findings, int64_t line) {
   for (const Finding& finding : findings.list()) {
     if (static_cast<int64_t>(report_.findings.size()) >= options_.max_findings) return;
     const Site& site = finding.site;
     const InvariantText& text = TextOf(site.invariant);
-    LaunchFinding out{report_.lines, dump.model,    dump.mode,   text.name,       site.array,       site.index,
+    LaunchFinding out{line,          dump.model,    dump.mode,   text.name,       site.array,       site.index,
                       site.sequence, site.expected, site.actual, finding.message, text.explanation, LikelyCause(finding, dump, earlier_),
                       finding.more};
     report_.findings.push_back(std::move(out));
   }
 }
 
-void DumpChecker::NoteUnknownFields(const LaunchDump& dump) {
+void DumpChecker::NoteUnknownFields(const LaunchDump& dump, const std::string& where) {
   for (const std::string& field : dump.unknown_fields) {
     if (noted_.size() >= kMaxNotes || !noted_.insert(field).second) continue;
     std::string hint;
     for (const OtherName& name : kOtherNames) {
       if (field == name.theirs) hint = fmt::format("; here it is called {}, see docs/check.md for its meaning and unit", name.ours);
     }
-    report_.notes.push_back(fmt::format("{}:{}: unknown field {}, not checked{}", name_, report_.lines, field, hint));
+    report_.notes.push_back(fmt::format("{}: unknown field {}, not checked{}", where, field, hint));
   }
 }
 
-void DumpChecker::Remember(std::shared_ptr<const LaunchDump> dump) {
-  earlier_.insert(earlier_.begin(), {report_.lines, std::move(dump)});
+void DumpChecker::Remember(std::shared_ptr<const LaunchDump> dump, int64_t line) {
+  earlier_.insert(earlier_.begin(), {line, std::move(dump)});
   if (earlier_.size() > kRemembered) earlier_.pop_back();
 }
 

@@ -3,32 +3,29 @@
 
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "attention/diagnosis.h"
 #include "haast/check.h"
+#include "io/json_lines.h"
 
 namespace haast::attention {
 
 class DumpChecker {
  public:
-  DumpChecker(std::string name, const CheckOptions& options) : name_(std::move(name)), options_(options) {}
+  explicit DumpChecker(const CheckOptions& options) : options_(options) {}
 
-  // The next line of the dump; blank ones are skipped.
-  void CheckLine(std::string_view line);
-  // The next line was longer than the options allow.
-  void LineTooLong();
+  // The next line of the dump that is not blank.
+  void CheckLine(const io::JsonLine& line);
 
   CheckReport& report() { return report_; }
 
  private:
-  void AddFindings(const LaunchDump& dump, const Findings& findings);
-  void AddUnreadable(std::string message);
-  void NoteUnknownFields(const LaunchDump& dump);
-  void Remember(std::shared_ptr<const LaunchDump> dump);
+  void AddFindings(const LaunchDump& dump, const Findings& findings, int64_t line);
+  void AddUnreadable(const io::JsonLine& line, std::string message);
+  void NoteUnknownFields(const LaunchDump& dump, const std::string& where);
+  void Remember(std::shared_ptr<const LaunchDump> dump, int64_t line);
 
-  std::string name_;
   CheckOptions options_;
   CheckReport report_;
   std::vector<EarlierLaunch> earlier_;  // the nearest first, at most kRemembered

@@ -59,8 +59,9 @@ json TreeVerify() {
 }
 
 CheckReport Check(const std::vector<json>& launches) {
-  DumpChecker checker("dump.jsonl", {});
-  for (const json& launch : launches) checker.CheckLine(launch.dump());
+  DumpChecker checker({});
+  int64_t number = 0;
+  for (const json& launch : launches) checker.CheckLine({++number, "dump.jsonl", launch.dump()});
   return checker.report();
 }
 
@@ -278,8 +279,8 @@ TEST(DumpChecker, WrittenLaunchesReadBackAsTheyWere) {
     EXPECT_EQ(dump.view.padded_sequences, m.padded_sequences);
     EXPECT_EQ(dump.view.block_table_stride, m.block_table_stride);
     EXPECT_TRUE(dump.unknown_fields.empty()) << dump.unknown_fields[0];
-    DumpChecker checker("line", {});
-    checker.CheckLine(line);
+    DumpChecker checker({});
+    checker.CheckLine({1, "line", line});
     EXPECT_EQ(checker.report().violations, 0) << checker.report().findings[0].message;
   }
 }
@@ -290,7 +291,8 @@ TEST(DumpChecker, LinesThatAreNotLaunchesAreNamed) {
       {"[1, 2]", "dump.jsonl:1: expected a JSON object"},
       {"{\"qo_indptr\": [0, 4]", "dump.jsonl:1: expected a JSON object"},
       {"{\"prompt\": \"hello\"}", "without qo_indptr, kv_indptr and kv_len"},
-      {"{\"qo_indptr\": 4}", "qo_indptr: expected a list of whole numbers, got 4"},
+      {"{\"qo_indptr\": null}", "without qo_indptr, kv_indptr and kv_len (null is none)"},
+      {"{\"qo_indptr\": 4}", "qo_indptr: expected a list of whole numbers, got the number 4"},
       {"{\"qo_indptr\": [0, \"4\"]}", "qo_indptr: expected a list of whole numbers, got one that holds \"4\""},
       {"{\"qo_indptr\": [0, 1.5]}", "one that holds 1.5"},
       {"{\"qo_indptr\": [0, 99999999999999999999]}", "dump.jsonl:1: "},
@@ -306,8 +308,8 @@ TEST(DumpChecker, LinesThatAreNotLaunchesAreNamed) {
       {"{\"qo_indptr\": [0, 4], \"tree_mask\": [true]}", "tree_mask: expected a list of whole numbers"},
   };
   for (const auto& [line, message] : lines) {
-    DumpChecker checker("dump.jsonl", {});
-    checker.CheckLine(line);
+    DumpChecker checker({});
+    checker.CheckLine({1, "dump.jsonl:1", line});
     ASSERT_EQ(checker.report().unreadable_lines, 1) << line;
     EXPECT_THAT(checker.report().unreadable[0].message, HasSubstr(message)) << line;
     EXPECT_EQ(checker.report().launches, 0);
@@ -375,7 +377,7 @@ TEST_F(MetadataFile, LinesEndInAnyWay) {
   }
   const auto empty = CheckText("\n\n");
   ASSERT_FALSE(empty);
-  EXPECT_THAT(empty.error().message, HasSubstr("dump.jsonl: expected one launch a line, got an empty file"));
+  EXPECT_THAT(empty.error().message, HasSubstr("dump.jsonl: expected one launch a line, got none"));
   // A dump of a process that died: the launches before the last are checked.
   const auto cut = CheckText(line + "\n" + line.substr(0, line.size() / 2));
   ASSERT_TRUE(cut);

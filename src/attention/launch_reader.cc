@@ -30,7 +30,7 @@ std::optional<int64_t> Number(const io::JsonObject& object, const char* key) {
 // Rows of a tensor: the first of its shape.
 std::optional<int64_t> Rows(const io::JsonObject& object, const char* key) {
   if (!object.Has(key)) return std::nullopt;
-  const std::vector<int64_t> shape = object.Integers(key, 0, kMaxNumber);
+  const std::vector<int64_t> shape = object.OneOrMoreIntegers(key, 0, kMaxNumber);
   if (shape.empty()) {
     object.Fail(key, "a shape, its first number the rows", "an empty list");
     return std::nullopt;
@@ -73,7 +73,7 @@ MaybeArray<T> Array(const io::JsonObject& object, const char* key, std::vector<T
   if (!value) return {};
   dom::array list;
   if (value->get(list) != simdjson::SUCCESS) {
-    object.Fail(key, "a list of whole numbers", io::Describe(*value));
+    object.Fail(key, "a list of whole numbers", io::DescribeType(*value));
     return {};
   }
   AppendNumbers(object, key, list, out, narrowed);
@@ -153,7 +153,9 @@ Status ReadLaunch(std::string_view line, const std::string& where, LaunchDump* d
   HAAST_ASSIGN_OR_RETURN(const io::JsonDocument document, io::JsonDocument::Parse(line, where));
   const io::JsonObject object = document.root();
   if (!object.Has("qo_indptr") && !object.Has("kv_indptr") && !object.Has("kv_len")) {
-    return Err(ErrorCode::kInvalidFile, "{}: expected the metadata of a launch, got an object without qo_indptr, kv_indptr and kv_len",
+    return Err(ErrorCode::kInvalidFile,
+               "{}: expected the metadata of a launch, got an object without qo_indptr, kv_indptr and kv_len (null is "
+               "none)",
                where);
   }
   object.Integer("format", 1, 1, 1);

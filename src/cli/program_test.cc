@@ -307,7 +307,7 @@ TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
   ExpectError(Haast(bench + Args{"--costs", "none.json"}), kExitFile, "--costs none.json: cannot open: No such file or directory: `haast");
   expect_refused("", "expected a JSON object of at most 64 levels, got 0 bytes that are not");
   expect_refused("{}", "target: expected a value, got no such key");
-  expect_refused("{\"target\": 1}", "target: expected an object, got 1");
+  expect_refused("{\"target\": 1}", "target: expected an object, got the number 1");
   expect_refused("{\"target\": {}}", "target.seconds_per_kv_entry: expected a value, got no such key");
   expect_refused(std::string((16 << 20) + 1, ' '), "has 16777217 bytes, expected at most 16777216");
   const std::string curve = R"({"all_logits": {"rows": [1], "seconds": [-1.0]}, "one_logit": {"rows": [], "seconds": []},
@@ -321,7 +321,7 @@ TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
   };
   expect_refused(with("[1]", "[1.9]"), "target.all_logits.rows: expected a whole number from 1 to 1073741824, got 1.9");
   expect_refused(with("[-1.0]", "[\"1\"]"), "target.all_logits.seconds: expected a list of numbers, got one that holds \"1\"");
-  expect_refused(with("[-1.0]", "2"), "target.all_logits.seconds: expected a list of numbers, got 2");
+  expect_refused(with("[-1.0]", "2"), "target.all_logits.seconds: expected a list of numbers, got the number 2");
   expect_refused(with("\"rows\"", "\"raws\""), "target.all_logits.rows: expected a value, got no such key");
 }
 

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/printable.h"
 #include "io/json.h"
+#include "io/json_lines.h"
 #include "text/utf8.h"
 
 namespace haast::cli {
@@ -22,17 +23,18 @@ size_t FirstBadByte(const std::string& text) {
   return std::min(static_cast<size_t>(bad - text.begin()), text.size() - 1);
 }
 
-Result<std::string> FirstTurn(const std::string& line, const std::string& where) {
-  const Result<io::JsonDocument> document = io::JsonDocument::Parse(line, where);
+Result<std::string> FirstTurn(const io::JsonLine& line) {
+  HAAST_ASSIGN_OR_RETURN(const std::string_view text, line.text);
+  const Result<io::JsonDocument> document = io::JsonDocument::Parse(text, line.where);
   if (!document) {
-    return Err(document.error().code, "{}: expected a JSON object, got {}", where, base::Label(text::ToValidUtf8(line)));
+    return Err(document.error().code, "{}: expected a JSON object, got {}", line.where, base::Label(text::ToValidUtf8(text)));
   }
   const io::JsonObject object = document->root();
   object.Require("turns");
   const std::vector<std::string> turns = object.Texts("turns");
   HAAST_RETURN_IF_ERROR(object.status());
   if (turns.empty() || turns[0].empty()) {
-    return Err(ErrorCode::kInvalidFile, "{}: turns: expected a first text that is not empty, got {}", where,
+    return Err(ErrorCode::kInvalidFile, "{}: turns: expected a first text that is not empty, got {}", line.where,
                turns.empty() ? "an empty list" : "an empty text");
   }
   return turns[0];
@@ -82,16 +84,12 @@ Status CheckPrompt(const std::string& text, const std::string& name) {
 
 Result<std::vector<BenchPrompt>> ParseBenchPrompts(const std::string& text, const std::string& path, int64_t limit) {
   std::vector<BenchPrompt> prompts;
-  size_t begin = 0;
-  for (int64_t line_number = 1; begin < text.size(); ++line_number) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    HAAST_ASSIGN_OR_RETURN(std::string turn, FirstTurn(line, fmt::format("{}:{}", path, line_number)));
+  HAAST_RETURN_IF_ERROR(io::ForEachJsonLine(text, path, kMaxPromptBytes, [&](const io::JsonLine& line) -> Status {
+    if (limit > 0 && static_cast<int64_t>(prompts.size()) == limit) return {};
+    HAAST_ASSIGN_OR_RETURN(std::string turn, FirstTurn(line));
     prompts.push_back({std::move(turn)});
-    if (limit > 0 && static_cast<int64_t>(prompts.size()) == limit) break;
-  }
+    return {};
+  }));
   if (prompts.empty()) return Err(ErrorCode::kInvalidFile, "{}: expected lines of {{\"turns\": [\"text\"]}}, got none", path);
   return prompts;
 }

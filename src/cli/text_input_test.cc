@@ -92,9 +92,12 @@ TEST(BenchPromptsTest, EveryMistakeNamesItsLine) {
   EXPECT_THAT(message("{\"turns\": [\"a\"]}\nnot json\n"), HasSubstr("p.jsonl:2: expected a JSON object, got not json"));
   EXPECT_THAT(message("[1]"), HasSubstr("p.jsonl:1: expected a JSON object"));
   EXPECT_THAT(message("{\"prompt\": \"a\"}"), HasSubstr("p.jsonl:1: turns: expected a value, got no such key"));
+  EXPECT_THAT(message("{\"turns\": null}"), HasSubstr("p.jsonl:1: turns: expected a value, got null"));
+  EXPECT_THAT(message("{\"turns\": [\"a\"]}\n\xEF\xBB\xBF\n"), HasSubstr("p.jsonl:2: expected a JSON object, got a byte-order mark"));
+  EXPECT_THAT(message("\xEF\xBB\xBF"), HasSubstr("p.jsonl: expected lines of {\"turns\": [\"text\"]}, got none"));
   EXPECT_THAT(message("{\"turns\": []}"), HasSubstr("turns: expected a first text that is not empty, got an empty list"));
   EXPECT_THAT(message("{\"turns\": [4]}"), HasSubstr("turns: expected a list of strings, got one that holds 4"));
-  EXPECT_THAT(message("{\"turns\": \"a\"}"), HasSubstr("turns: expected a list of strings, got \"a\""));
+  EXPECT_THAT(message("{\"turns\": \"a\"}"), HasSubstr("turns: expected a list of strings, got the text \"a\""));
   EXPECT_THAT(message("{\"turns\": [\"\"]}"), HasSubstr("turns: expected a first text that is not empty, got an empty text"));
   EXPECT_THAT(message("\xff\xfe{"), HasSubstr("p.jsonl:1: expected a JSON object"));
   EXPECT_LT(message("{\"turns\": [" + std::string(9000, '1') + "]}").size(), 300u);

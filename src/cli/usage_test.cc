@@ -182,7 +182,7 @@ TEST_F(UsageTest, ATextFileIsNoDump) {
   EXPECT_THAT(ran.err, HasSubstr("--trace-metadata"));
   EXPECT_THAT(ran.err, HasSubstr("words.txt:1: expected a JSON object"));
   EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1);
-  ExpectError(Haast({"check", Write("blank.txt", "\n\n")}), kExitFile, "got an empty file");
+  ExpectError(Haast({"check", Write("blank.txt", "\n\n")}), kExitFile, "expected one launch a line, got none");
   const Ran as_json = Haast({"check", "--json", Write("words.txt", text)});
   EXPECT_EQ(as_json.code, kExitFile);
   EXPECT_EQ(as_json.json()["unreadable"].size(), 50u);

@@ -268,15 +268,22 @@ TEST_F(FeaturesTest, BadSequencesAreNamedByTheirLine) {
       {good + fmt::format("{{\"token_ids\": [{}]}}", fmt::join(std::vector<int>(4097, 1), ",")),
        "expected 1 to 4096 tokens, for the model's context, got 4097"},
       {good + "{\"ids\": [1]}", "token_ids: expected a value, got no such key"},
+      {good + "{\"token_ids\": 5}", "token_ids: expected a list of whole numbers, got the number 5"},
+      {good + "{\"token_ids\": \"5\"}", "token_ids: expected a list of whole numbers, got the text \"5\""},
+      {good + "{\"token_ids\": null}", "token_ids: expected a value, got null"},
+      {good + "[1, 2]", "expected a JSON object, got a list"},
+      {good + "\xEF\xBB\xBF", "expected a JSON object, got a byte-order mark alone"},
       {good + "words", "expected a JSON object"},
   };
   for (const auto& [text, message] : cases) {
     WriteText(text);
     EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kInvalidFile, where, message);
   }
-  WriteText("\n \n");
-  EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kInvalidFile,
-               "expected lines of {\"token_ids\": [1, 2, ...]}, got none");
+  for (const char* text : {"\n \n", "", "\xEF\xBB\xBF"}) {
+    WriteText(text);
+    EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kInvalidFile,
+                 "expected lines of {\"token_ids\": [1, 2, ...]}, got none");
+  }
   options_.input = dir_.Join("none");
   EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kNotFound, options_.input);
   EXPECT_FALSE(std::filesystem::exists(options_.output)) << "nothing is made before all of the input was checked";

@@ -128,7 +128,7 @@ const RefusedCase kTargets[] = {
     {"no architecture", Llama(R"("architectures": null)"), kUnsupported, {"architectures"}},
     {"architectures a string", Llama(R"("architectures": "LlamaForCausalLM")"), kInvalid, {"architectures", "list of strings"}},
     {"architectures numbers", Llama(R"("architectures": [1])"), kInvalid, {"architectures", "holds 1"}},
-    {"no hidden size", Llama(R"("hidden_size": null)"), kInvalid, {"hidden_size", "no such key"}},
+    {"no hidden size", Llama(R"("hidden_size": null)"), kInvalid, {"hidden_size: expected a value, got null"}},
     {"hidden size negative", Llama(R"("hidden_size": -576)"), kInvalid, {"hidden_size", "got -576"}},
     {"hidden size text", Llama(R"("hidden_size": "576")"), kInvalid, {"hidden_size", "got \"576\""}},
     {"hidden size fraction", Llama(R"("hidden_size": 576.5)"), kInvalid, {"hidden_size", "576.5"}},

@@ -13,14 +13,14 @@ namespace {
 namespace dom = simdjson::dom;
 
 void AddEnds(const JsonObject& config, std::vector<int32_t>* ends) {
-  for (const int64_t id : config.Integers("eos_token_id", -1, kMaxVocabulary)) {
+  for (const int64_t id : config.OneOrMoreIntegers("eos_token_id", -1, kMaxVocabulary)) {
     if (id >= 0 && std::find(ends->begin(), ends->end(), id) == ends->end()) ends->push_back(static_cast<int32_t>(id));
   }
 }
 
 // The first id of a key that holds one id or a list; -1 for none.
 int32_t FirstId(const JsonObject& config, const char* key) {
-  const auto ids = config.Integers(key, -1, kMaxVocabulary);
+  const auto ids = config.OneOrMoreIntegers(key, -1, kMaxVocabulary);
   return ids.empty() ? -1 : static_cast<int32_t>(ids.front());
 }
 

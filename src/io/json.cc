@@ -1,5 +1,6 @@
 #include "io/json.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/format.h"
@@ -20,6 +21,11 @@ std::string Describe(dom::element value) {
   return base::Label(std::string(simdjson::minify(value)));
 }
 
+std::string DescribeType(dom::element value) {
+  const char* type = value.is_number() ? "the number " : value.is_string() ? "the text " : "";
+  return type + Describe(value);
+}
+
 Result<JsonDocument> JsonDocument::Parse(std::string_view text, const std::string& path) {
   JsonDocument result;
   result.document_ = std::make_unique<JsonObject::Document>();
@@ -29,13 +35,14 @@ Result<JsonDocument> JsonDocument::Parse(std::string_view text, const std::strin
   if (const auto error = parser.allocate(std::max(text.size(), size_t{1}), kMaxNesting)) {
     return Err(ErrorCode::kOutOfMemory, "{}: no memory to parse {} bytes of JSON: {}", path, text.size(), simdjson::error_message(error));
   }
-  dom::object root;
+  dom::element root;
   if (const auto error = parser.parse(text.data(), text.size()).get(root)) {
     // Python's writers do not keep to the format.
     const bool python = text.find("NaN") != text.npos || text.find("Infinity") != text.npos;
     return Err(ErrorCode::kInvalidFile, "{}: expected a JSON object of at most {} levels, got {} bytes that are not: {}{}", path,
                kMaxNesting, text.size(), simdjson::error_message(error), python ? "; JSON has no NaN and no Infinity" : "");
   }
+  if (!root.is_object()) return Err(ErrorCode::kInvalidFile, "{}: expected a JSON object, got {}", path, DescribeType(root));
   return result;
 }
 
@@ -57,7 +64,9 @@ std::optional<dom::element> JsonObject::Find(const char* key) const {
 }
 
 void JsonObject::Require(const char* key) const {
-  if (!Has(key)) Fail(key, "a value", "no such key");
+  if (Has(key)) return;
+  const bool is_null = std::any_of(object_.begin(), object_.end(), [&](const auto& member) { return member.key == key; });
+  Fail(key, "a value", is_null ? "null" : "no such key");
 }
 
 bool JsonObject::InRange(const char* key, dom::element value, int64_t low, int64_t high, int64_t* out) const {
@@ -121,17 +130,23 @@ std::vector<int64_t> JsonObject::Integers(const char* key, int64_t low, int64_t 
   const auto value = Find(key);
   std::vector<int64_t> result;
   if (!value) return result;
-  int64_t number = 0;
   dom::array list;
   if (value->get(list) != simdjson::SUCCESS) {
-    if (InRange(key, *value, low, high, &number)) result.push_back(number);
+    Fail(key, "a list of whole numbers", DescribeType(*value));
     return result;
   }
   for (dom::element item : list) {
+    int64_t number = 0;
     if (!InRange(key, item, low, high, &number)) break;
     result.push_back(number);
   }
   return result;
+}
+
+std::vector<int64_t> JsonObject::OneOrMoreIntegers(const char* key, int64_t low, int64_t high) const {
+  const auto value = Find(key);
+  if (value && value->is_number()) return {Integer(key, low, low, high)};
+  return Integers(key, low, high);
 }
 
 template <typename Item, typename Read>
@@ -141,7 +156,7 @@ std::vector<Item> JsonObject::List(const char* key, const char* expected) const 
   if (!value) return result;
   dom::array list;
   if (value->get(list) != simdjson::SUCCESS) {
-    Fail(key, expected, Describe(*value));
+    Fail(key, expected, DescribeType(*value));
     return result;
   }
   for (dom::element item : list) {
@@ -164,7 +179,7 @@ std::optional<JsonObject> JsonObject::Object(const char* key) const {
   if (!value) return std::nullopt;
   dom::object object;
   if (value->get(object) == simdjson::SUCCESS) return JsonObject(document_, object, where_ + key + ".");
-  Fail(key, "an object", Describe(*value));
+  Fail(key, "an object", DescribeType(*value));
   return std::nullopt;
 }
 

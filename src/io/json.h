@@ -26,8 +26,10 @@ class JsonObject {
   float Positive(const char* key, float absent) const;  // above 0, and fp32 holds it
   bool Boolean(const char* key, bool absent) const;
   std::string Text(const char* key, std::string absent) const;
-  // A list of whole numbers, or one of them; empty where absent.
+  // A list of whole numbers; empty where absent.
   std::vector<int64_t> Integers(const char* key, int64_t low, int64_t high) const;
+  // The same where the format allows a single number too, as a list of one.
+  std::vector<int64_t> OneOrMoreIntegers(const char* key, int64_t low, int64_t high) const;
   // A list of numbers; empty where absent.
   std::vector<double> Numbers(const char* key) const;
   // A list of strings; empty where absent.
@@ -36,7 +38,7 @@ class JsonObject {
   std::optional<simdjson::dom::element> Find(const char* key) const;
   // All members in the order of the file.
   simdjson::dom::object members() const { return object_; }
-  // Nothing and an error where the key is absent.
+  // Remembers an error where the key is absent or null.
   void Require(const char* key) const;
 
   // Remembers a complaint about `key`; the first one stays.
@@ -76,5 +78,7 @@ class JsonDocument {
 
 // What an element is, for messages: its text, shortened.
 std::string Describe(simdjson::dom::element value);
+// The same where the type is what is wrong: "the number 5", "the text "a"", "null".
+std::string DescribeType(simdjson::dom::element value);
 
 }  // namespace haast::io

@@ -7,13 +7,13 @@
 #include "base/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  haast::attention::DumpChecker checker("fuzz", {.findings_each = 2, .max_findings = 100});
-  std::string_view text(reinterpret_cast<const char*>(data), size);
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    checker.CheckLine(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
+  haast::attention::DumpChecker checker({.findings_each = 2, .max_findings = 100});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const haast::Status read = haast::io::ForEachJsonLine(text, "fuzz", int64_t{1} << 20, [&](const haast::io::JsonLine& line) {
+    checker.CheckLine(line);
+    return haast::Status();
+  });
+  HAAST_CHECK(read.has_value());
   const haast::CheckReport& report = checker.report();
   HAAST_CHECK(report.launches + report.unreadable_lines <= report.lines) << report.lines;
   HAAST_CHECK((report.violations == 0) == (report.launches_violated == 0)) << report.violations;
