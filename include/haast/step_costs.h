@@ -48,8 +48,8 @@ struct StepCosts {
   LaunchCosts draft_model;  // empty: none
 };
 
-// kInvalidArgument, naming the curve and the number: no target, row counts that do not ascend from 1, as many seconds as rows,
-// seconds that are not finite and above 0 or that fall with more rows.
+// kInvalidArgument, naming the curve, the number and its range: no target, row counts that do not ascend from 1, not as many seconds as
+// rows, a launch outside 1 ns to 1000 s, an entry outside 0 s to 1 s, seconds that fall with more rows.
 Status CheckStepCosts(const StepCosts& costs);
 
 }  // namespace haast

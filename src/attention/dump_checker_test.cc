@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include "attention/launch_trace.h"
 #include "attention/metadata_builder.h"
@@ -459,6 +461,37 @@ TEST(Invariants, EachIsDocumentedUnderItsName) {
     EXPECT_THAT(page.str(), HasSubstr(fmt::format("`{}`", text.name)));
     EXPECT_TRUE(std::string(text.explanation).ends_with(".")) << text.name;
   }
+}
+
+// Opening waits for nobody, writing for the reader.
+TEST_F(MetadataFile, TracesToAFifoNeedItsReader) {
+  const std::string fifo = dir_.Join("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto unread = LaunchTrace::Open(fifo);
+  ASSERT_FALSE(unread);
+  EXPECT_EQ(unread.error().code, ErrorCode::kIo);
+  EXPECT_THAT(
+      unread.error().message,
+      HasSubstr("fifo: launch metadata cannot be written there: expected a file, or a FIFO that is being read, got a FIFO without a "
+                "reader: start that first"));
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  fcntl(reader, F_SETFL, 0);
+  auto trace = LaunchTrace::Open(fifo);
+  ASSERT_TRUE(trace) << trace.error().message;
+  std::thread writer([&trace] {
+    const std::vector<int32_t> pages = {1};
+    const SequenceRows rows{.pages = pages, .kv_before = 2, .num_rows = 3};
+    ForwardMetadata m;
+    ASSERT_TRUE(BuildMetadata(ForwardMode::kDecode, 16, {&rows, 1}, &m));
+    for (int i = 0; i < 1000; ++i) (*trace)->Write("target", m, {.q_rows = 3, .kv_rows = 3, .out_rows = 3, .pool_slots = 32});
+    EXPECT_TRUE((*trace)->status()) << "more than a pipe holds";
+    trace->reset();
+  });
+  const auto report = CheckMetadata(reader, "fifo");
+  writer.join();
+  close(reader);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->launches, 1000);
 }
 
 }  // namespace

@@ -1,23 +1,33 @@
 #include "attention/launch_trace.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "attention/launch_dump.h"
+#include "base/file_bytes.h"
 #include "base/format.h"
 
 namespace haast::attention {
 
 Result<std::unique_ptr<LaunchTrace>> LaunchTrace::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // Without O_NONBLOCK a FIFO would wait for its reader, be there one or not.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
   if (fd < 0) {
+    struct stat info;
+    if (errno == ENXIO && ::stat(path.c_str(), &info) == 0) {
+      return Err(ErrorCode::kIo, "{}: launch metadata cannot be written there: expected a file, or a FIFO that is being read, got {}{}",
+                 path, base::FileKind(info.st_mode),
+                 S_ISFIFO(info.st_mode) ? " without a reader: start that first" : ": give another path");
+    }
     return Err(ErrorCode::kIo,
                "{}: launch metadata cannot be written there: {}: expected a path in a folder that can be written: give another path", path,
                std::strerror(errno));
   }
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // a slow reader is waited for
   return std::unique_ptr<LaunchTrace>(new LaunchTrace(path, fd));
 }
 

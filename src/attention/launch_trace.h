@@ -13,7 +13,7 @@ namespace haast::attention {
 
 class LaunchTrace {
  public:
-  // Makes or empties `path`. The error says why it cannot be written.
+  // Makes or empties `path`; a FIFO that is being read and a device are written as they are. The error says why it cannot be written.
   static Result<std::unique_ptr<LaunchTrace>> Open(const std::string& path);
   ~LaunchTrace();
   LaunchTrace(const LaunchTrace&) = delete;

@@ -1,6 +1,8 @@
 #include "haast/bench.h"
 
-#include <filesystem>
+#include <sys/stat.h>
+
+#include <set>
 
 #include "base/file_bytes.h"
 #include "base/format.h"
@@ -118,7 +120,21 @@ std::string ProfileText(const BenchReport& report) {
   return text;
 }
 
+// A FIFO gives what it holds once: a second reading would wait for another writer, or find nothing. By inode, as names differ.
+Status RefuseReadingTwice(const std::vector<std::string>& paths) {
+  std::set<std::pair<dev_t, ino_t>> seen;
+  for (const std::string& path : paths) {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0 || !(S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode))) continue;
+    if (seen.emplace(info.st_dev, info.st_ino).second) continue;
+    return Err(ErrorCode::kInvalidArgument, "{}: {} cannot be read twice: give it once, or a file with what it holds", path,
+               base::FileKind(info.st_mode));
+  }
+  return {};
+}
+
 Result<std::vector<PromptFile>> ReadFiles(const BenchFlags& flags) {
+  HAAST_RETURN_IF_ERROR(RefuseReadingTwice(flags.files));
   std::vector<PromptFile> files;
   for (const std::string& path : flags.files) {
     HAAST_ASSIGN_OR_RETURN(std::vector<BenchPrompt> prompts, ReadBenchPrompts(path, flags.limit));
@@ -190,9 +206,9 @@ Status CheckOutputs(const BenchFlags& flags, const ModelPaths& paths) {
   HAAST_RETURN_IF_ERROR(RefuseOneFileForTwo("--costs-out", flags.costs_out, "--trace-metadata", trace));
   HAAST_RETURN_IF_ERROR(RefuseOverwriting("--costs-out", flags.costs_out, {paths.model, paths.draft, flags.model.draft_model}));
   if (!flags.costs_out.empty()) HAAST_RETURN_IF_ERROR(base::CheckReplaceable(flags.costs_out));
-  std::error_code error;  // a device or a pipe is written as it is
-  const bool file = !std::filesystem::exists(trace, error) || std::filesystem::is_regular_file(trace, error);
-  return trace.empty() || !file ? Status() : base::CheckReplaceable(trace);
+  struct stat info;  // a device or a FIFO is written as it is
+  const bool stream = stat(trace.c_str(), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode));
+  return trace.empty() || stream ? Status() : base::CheckReplaceable(trace);
 }
 
 Result<int> Bench(const CLI::App& app, BenchFlags& flags, Streams& streams) {

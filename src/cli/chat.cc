@@ -73,7 +73,7 @@ class Chat {
 
   Result<Answer> Ask() {
     TextRequest request;
-    HAAST_ASSIGN_OR_RETURN(request.prompt, generator_.EncodeChat(session_.messages()));
+    HAAST_ASSIGN_OR_RETURN(request.prompt, generator_.EncodeChat(session_.messages(), ""));
     request.sampling = ToSampling(flags_.sampling);
     request.speculation = ToSpeculation(flags_.model, generator_.engine().draft());
     request.max_tokens = flags_.sampling.max_tokens;
@@ -105,7 +105,7 @@ Result<int> RunChatWith(const CLI::App& app, const ChatFlags& flags, Streams& st
   HAAST_ASSIGN_OR_RETURN(const ModelPaths paths, ResolveModel(flags.model, places, /*want_head=*/true));
   HAAST_ASSIGN_OR_RETURN(const auto generator, Generator::Load(ToEngineOptions(flags.model, paths.model, paths.draft), streams.err));
   // A model without a chat template cannot chat: said at once rather than after the first message.
-  HAAST_RETURN_IF_ERROR(generator->EncodeChat({{"user", "?"}}).map([](const auto&) {}));
+  HAAST_RETURN_IF_ERROR(generator->EncodeChat({{"user", "?"}}, "").map([](const auto&) {}));
   const bool edited = streams.in_is_terminal && streams.out.is_terminal();
   if (edited) streams.err.Write("/help lists the commands; Ctrl-C ends an answer, Ctrl-D the chat\n");
   if (flags.show_drafts) streams.err.Write(DraftLegend(streams.err.colour()) + "\n");

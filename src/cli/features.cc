@@ -16,6 +16,7 @@ namespace {
 struct FeatureFlags {
   ModelFlags model;
   FeatureOptions features;
+  std::string layers;
   std::string dtype = "bf16";
   int64_t piece_mb = 128;
   bool json = false;
@@ -28,11 +29,9 @@ void AddFlags(CLI::App& app, FeatureFlags& flags) {
       ->required();
   AddPath(app, "--model", flags.model.model, "GGUF file or Hugging Face folder; default: the default model");
   AddPath(app, "--draft", flags.model.draft, "EAGLE head folder whose layers are taken; default: the shipped head with the default model");
-  app.add_option("--layers", flags.features.layers, "2,15,27: instead of a head's, the layers whose input is taken, ascending")
-      ->delimiter(',')
-      ->allow_extra_args(false)
+  app.add_option("--layers", flags.layers, "2,15,27: instead of a head's, the layers whose input is taken, ascending")
       ->type_name("LAYERS")
-      ->check(WholeNumber(0, INT32_MAX));
+      ->check(AscendingNumbers());
   app.option_defaults()->always_capture_default();
   app.add_option("--dtype", flags.dtype, "of the features")->transform(OneOf({"bf16", "f32"}));
   app.add_option("--piece-mb", flags.piece_mb, "megabytes of features in a file; a longer sequence has a file of its own")
@@ -50,7 +49,8 @@ void AddFlags(CLI::App& app, FeatureFlags& flags) {
 }
 
 Result<FeatureReport> Write(FeatureFlags& flags, Streams& streams) {
-  const bool layers = !flags.features.layers.empty();
+  const bool layers = !flags.layers.empty();
+  if (layers) flags.features.layers = ParseAscendingNumbers(flags.layers).value();
   if (layers && !flags.model.draft.empty()) {
     return Err(ErrorCode::kInvalidArgument, "--layers and --draft both say what is read: give one of them");
   }

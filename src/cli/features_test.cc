@@ -49,7 +49,11 @@ TEST_F(FeaturesCommandTest, MistakesAreNamedByTheirFlag) {
   ExpectError(Features({}), kExitUsage, "features need --layers, or a head that reads some: --draft");
   ExpectError(Features({"--layers", "1", "--draft", files_->head}), kExitUsage, "--layers and --draft both say what is read");
   ExpectError(Features({"--layers", "9"}), kExitUsage, "--layers = 9: expected ascending layers, 0 to 3");
-  ExpectError(Features({"--layers", "1,x"}), kExitUsage, "--layers: ");
+  for (const std::string layers : {"1,x", "1,,2", "1,2,", ",1", "", "2,1", "-1", "1 2", "1,99999999999"}) {
+    ExpectError(Features({"--layers", layers}), kExitUsage,
+                "--layers: expected whole numbers from 0 with a comma between two, none below the one before it, got '" + layers + "'");
+  }
+  ExpectError(Features({"--layers", "1", "--layers", "2"}), kExitUsage, "--layers");
   ExpectError(Features({"--draft", files_->other_head}), kExitFile, "--draft " + files_->other_head);
   Write("ids.jsonl", "{\"token_ids\": [99999]}\n");
   ExpectError(Features({"--layers", "1"}), kExitFile, "INPUT " + files_->dir.Join("ids.jsonl") + ":1: token_ids: expected a whole number");

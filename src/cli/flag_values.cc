@@ -74,6 +74,27 @@ CLI::Validator TokenBiasText() {
   });
 }
 
+std::optional<std::vector<int>> ParseAscendingNumbers(const std::string& text) {
+  std::vector<int> numbers;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    int number = 0;
+    if (!ParseAll(text.substr(begin, end - begin), &number) || number < 0 || (!numbers.empty() && number < numbers.back())) {
+      return std::nullopt;
+    }
+    numbers.push_back(number);
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+CLI::Validator AscendingNumbers() {
+  return Named("N,N,...", [](std::string& text) -> std::string {
+    if (ParseAscendingNumbers(text)) return {};
+    return fmt::format("expected whole numbers from 0 with a comma between two, none below the one before it, got '{}'", text);
+  });
+}
+
 CLI::Validator NotEmpty() {
   return Named("", [](std::string& text) -> std::string { return text.empty() ? "expected a path, got ''" : ""; });
 }

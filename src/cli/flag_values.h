@@ -24,6 +24,10 @@ CLI::Validator TokenBiasText();
 std::optional<TokenBias> ParseTokenBias(const std::string& text);
 // One of these words.
 CLI::Validator OneOf(std::vector<std::string> words);
+// Whole numbers from 0 with a comma between two, "2,15,27": none is below the one before it.
+CLI::Validator AscendingNumbers();
+// The values of such a text; nothing where it is none.
+std::optional<std::vector<int>> ParseAscendingNumbers(const std::string& text);
 // Anything but nothing, which a script's unset variable would give.
 CLI::Validator NotEmpty();
 

@@ -114,17 +114,21 @@ Status CheckFlags(const GenerateFlags& flags) {
   return {};
 }
 
+// Where the prompt comes from, for messages.
+std::string PromptName(const GenerateFlags& flags) {
+  if (!flags.file.empty()) return flags.file;
+  return flags.prompt_given && flags.prompt != "-" ? "prompt" : "standard input";
+}
+
 // The prompt's text. Without --raw the line break that ends a file or a pipe is not part of it.
 Result<std::string> ReadPrompt(const GenerateFlags& flags, const Streams& streams) {
   std::string text = flags.prompt;
-  std::string name = "prompt";
+  const std::string name = PromptName(flags);
   if (!flags.file.empty()) {
-    name = flags.file;
     HAAST_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file, ErrorCode::kInvalidArgument));
   } else if (!flags.prompt_given && streams.in_is_terminal) {
     return Err(ErrorCode::kInvalidArgument, "expected a prompt: as an argument, from --file PATH or on standard input; got none");
   } else if (!flags.prompt_given || flags.prompt == "-") {
-    name = "standard input";
     HAAST_ASSIGN_OR_RETURN(text, ReadAll(streams.in_fd, name, ErrorCode::kInvalidArgument));
   }
   const bool from_stream = name != "prompt";
@@ -134,11 +138,11 @@ Result<std::string> ReadPrompt(const GenerateFlags& flags, const Streams& stream
 }
 
 Result<std::vector<int32_t>> Encode(const Generator& generator, const GenerateFlags& flags, const std::string& prompt) {
-  if (flags.raw) return generator.EncodeRaw(prompt);
+  if (flags.raw) return generator.EncodeRaw(prompt, PromptName(flags));
   std::vector<text::ChatMessage> messages;
   if (!flags.system.empty()) messages.push_back({"system", flags.system});
   messages.push_back({"user", prompt});
-  return generator.EncodeChat(messages);
+  return generator.EncodeChat(messages, PromptName(flags));
 }
 
 Result<TextRequest> MakeRequest(const Generator& generator, const GenerateFlags& flags, const std::string& prompt) {

@@ -68,17 +68,28 @@ Result<std::unique_ptr<Generator>> Generator::Load(const EngineOptions& options,
   return generator;
 }
 
-Result<std::vector<int32_t>> Generator::EncodeChat(const std::vector<text::ChatMessage>& messages) const {
+Result<std::vector<int32_t>> Generator::CheckRoom(Result<std::vector<int32_t>> ids, const std::string& name) const {
+  const std::string begin = name.empty() ? "" : name + ": ";
+  if (!ids) return MakeError(ids.error().code, begin + ids.error().message);
+  const int64_t context = engine_->options().max_context;
+  if (static_cast<int64_t>(ids->size()) < context) return ids;
+  return Err(
+      ErrorCode::kInvalidArgument,
+      "{}the prompt has {} tokens, but the context is {} and the answer needs at least one; shorten the prompt, or raise max_context",
+      begin, ids->size(), context);
+}
+
+Result<std::vector<int32_t>> Generator::EncodeChat(const std::vector<text::ChatMessage>& messages, const std::string& name) const {
   if (chat_template_ == nullptr) {
     return Err(ErrorCode::kInvalidArgument, "{}: expected a chat template, got none: give the whole prompt with --raw",
                engine_->options().model);
   }
-  HAAST_ASSIGN_OR_RETURN(const std::string prompt, chat_template_->Render(messages));
-  return tokenizer_->Encode(prompt, /*parse_special=*/true);
+  const Result<std::string> prompt = chat_template_->Render(messages);
+  return CheckRoom(prompt.and_then([&](const std::string& text) { return tokenizer_->Encode(text, /*parse_special=*/true); }), name);
 }
 
-Result<std::vector<int32_t>> Generator::EncodeRaw(const std::string& text) const {
-  return tokenizer_->EncodePrompt(text, /*parse_special=*/true);
+Result<std::vector<int32_t>> Generator::EncodeRaw(const std::string& text, const std::string& name) const {
+  return CheckRoom(tokenizer_->EncodePrompt(text, /*parse_special=*/true), name);
 }
 
 Result<RequestId> Generator::Submit(const TextRequest& text_request) {

@@ -64,10 +64,11 @@ class Generator {
   // Errors name file, expected, got and remedy. A line of progress on `err` when it takes long.
   static Result<std::unique_ptr<Generator>> Load(const EngineOptions& options, Output& err);
 
-  // Prompt ids of a conversation by the model's chat template, or kInvalidArgument where it has none.
-  Result<std::vector<int32_t>> EncodeChat(const std::vector<text::ChatMessage>& messages) const;
-  // Prompt ids of a text as it is; special tokens in it are recognised.
-  Result<std::vector<int32_t>> EncodeRaw(const std::string& text) const;
+  // Prompt ids of a conversation by the model's chat template, or kInvalidArgument where it has none. `name` (of the file, ...) begins the
+  // kInvalidArgument of a text that is too long to be encoded, or to be answered within the context; empty: nothing does.
+  Result<std::vector<int32_t>> EncodeChat(const std::vector<text::ChatMessage>& messages, const std::string& name) const;
+  // Prompt ids of a text as it is; special tokens in it are recognised. `name` as in EncodeChat.
+  Result<std::vector<int32_t>> EncodeRaw(const std::string& text, const std::string& name) const;
 
   // Runs one request to its end; Ctrl-C (interrupt.h) cancels it. The error is the engine's refusal of the request, or that it
   // could not be saved.
@@ -89,6 +90,8 @@ class Generator {
 
  private:
   Generator() = default;
+  // `ids`, or why they are no prompt of `name`.
+  Result<std::vector<int32_t>> CheckRoom(Result<std::vector<int32_t>> ids, const std::string& name) const;
   Result<RequestId> Submit(const TextRequest& request);
   Result<Answer> RunToEnd(RequestId id, const TextRequest& request, const AnswerSink& sink, const SavePlan& save, AnswerBuilder* builder);
 

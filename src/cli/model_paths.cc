@@ -118,9 +118,10 @@ Result<ModelPaths> ResolveModel(const ModelFlags& flags, const Places& places, b
 Status RefuseOverwriting(const char* flag, const std::string& output, std::initializer_list<std::string> inputs) {
   for (const std::string& input : inputs) {
     const bool part = !output.empty() && AreOneFile(output + base::kPartSuffix, input);
-    if (!AreOneFile(output, input) && !part && !IsFileOf(input, output)) continue;
+    const bool of_folder = IsFileOf(input, output);
+    if (!AreOneFile(output, input) && !part && !of_folder) continue;
     return Err(ErrorCode::kInvalidArgument, "{} {}{} would overwrite {}, which is read: give another path", flag, output,
-               part ? base::kPartSuffix : "", IsFileOf(input, output) ? "a file of " + input : input);
+               part ? base::kPartSuffix : "", of_folder ? "a file of " + input : input);
   }
   return {};
 }

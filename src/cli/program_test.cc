@@ -2,14 +2,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "cli/exit_code.h"
 #include "cli/program_harness.h"
@@ -314,37 +312,37 @@ TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {
                                "no_logits": {"rows": [], "seconds": []}, "seconds_per_kv_entry": 0, "seconds_per_row_entry": 0})";
   const std::string text =
       R"({"target": )" + curve + R"(, "head_step": )" + curve + R"(, "head_extend": )" + curve + R"(, "draft_model": )" + curve + "}";
-  expect_refused(text, "step costs: ");
+  expect_refused(text, "step costs: target, all_logits, point 1 (1 rows, -1 s): expected 1e-09 s to 1000 s");
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     return changed.replace(changed.find(from), from.size(), to);
   };
   expect_refused(with("[1]", "[1.9]"), "target.all_logits.rows: expected a whole number from 1 to 1073741824, got 1.9");
   expect_refused(with("[-1.0]", "[\"1\"]"), "target.all_logits.seconds: expected a list of numbers, got one that holds \"1\"");
+  expect_refused(with("[-1.0]", "[5e-324]"), "step costs: target, all_logits, point 1 (1 rows, 5e-324 s): expected 1e-09 s to 1000 s");
+  expect_refused(with("[-1.0]", "[1e308]"), "step costs: target, all_logits, point 1 (1 rows, 1e+308 s): expected 1e-09 s to 1000 s");
+  expect_refused(with("[1]", "1"), "target.all_logits.rows: expected a list of whole numbers, got the number 1");
+  expect_refused(with("[1]", "null"), "target.all_logits.rows: expected a value, got null");
   expect_refused(with("[-1.0]", "2"), "target.all_logits.seconds: expected a list of numbers, got the number 2");
   expect_refused(with("\"rows\"", "\"raws\""), "target.all_logits.rows: expected a value, got no such key");
 }
 
-// What is read more than once, or by its parts, is no FIFO, and is not waited for.
-TEST_F(ProgramTest, AFifoIsNoModelSessionOrFileOfCosts) {
-  const std::string fifo = files_->dir.Join("fifo");
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const auto expect_refused = [&](const Args& args, const std::string& flag) {
-    ExpectError(Haast(args + Args{flag, fifo}), kExitFile, flag + " " + fifo + ": expected a regular file, got a FIFO");
-  };
-  expect_refused({"generate", "hello"}, "--model");
-  expect_refused({"generate", "hello", "--model", files_->model}, "--draft");
-  expect_refused(Args{"generate", "--model", files_->model}, "--resume");
-  expect_refused(Args{"bench", "--prompts", Write("p.jsonl", "{\"turns\": [\"one\"]}\n")} + files_->Flags(), "--costs");
-  ExpectError(Generate({"--save", fifo, "hello"}), kExitFile, fifo + ": expected a regular file or a new one, got a FIFO");
-}
-
-TEST_F(ProgramTest, APromptMayComeFromAFifo) {
-  const std::string fifo = files_->dir.Join("prompt_fifo");
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  std::thread writer([&] { std::ofstream(fifo) << "hello there\n"; });
-  EXPECT_EQ(GenerateJson({"--file", fifo})["token_ids"], GenerateJson({"hello there"})["token_ids"]);
-  writer.join();
+TEST_F(ProgramTest, APromptThatIsTooLongIsNamed) {
+  std::string words;
+  for (int i = 0; i < 600; ++i) words += "hello ";
+  const std::string file = Write("long.txt", words);
+  const std::string huge = Write("huge.txt", std::string(5 << 20, 'x'));
+  for (const Args& raw : {Args{}, Args{"--raw"}}) {
+    ExpectError(Generate(raw + Args{"--file", file}), kExitUsage, "haast generate: --file " + file + ": the prompt has ");
+    ExpectError(Generate(raw + Args{"--file", huge}), kExitUsage, "haast generate: --file " + huge + ": the ");
+    ExpectError(Generate(raw, words), kExitUsage, "haast generate: standard input: the prompt has ");
+    ExpectError(Generate(raw + Args{words}), kExitUsage, "haast generate: prompt: the prompt has ");
+  }
+  const std::string prompts = Write("p.jsonl", "{\"turns\": [\"one\"]}\n\n{\"turns\": [\"" + words + "\"]}\n");
+  const Ran bench = Haast(Args{"bench", "--no-steps", "--prompts", prompts} + files_->Flags());
+  ExpectError(bench, kExitUsage, "haast bench: --prompts " + prompts + ":3: the prompt has ");
+  EXPECT_THAT(bench.err,
+              HasSubstr(" tokens, but the context is 512 and the answer needs at least one; shorten the prompt, or raise --context\n"));
 }
 
 TEST_F(ProgramTest, BenchErrorsNameTheFlag) {

@@ -87,7 +87,7 @@ Result<std::vector<BenchPrompt>> ParseBenchPrompts(const std::string& text, cons
   HAAST_RETURN_IF_ERROR(io::ForEachJsonLine(text, path, kMaxPromptBytes, [&](const io::JsonLine& line) -> Status {
     if (limit > 0 && static_cast<int64_t>(prompts.size()) == limit) return {};
     HAAST_ASSIGN_OR_RETURN(std::string turn, FirstTurn(line));
-    prompts.push_back({std::move(turn)});
+    prompts.push_back({std::move(turn), line.where});
     return {};
   }));
   if (prompts.empty()) return Err(ErrorCode::kInvalidFile, "{}: expected lines of {{\"turns\": [\"text\"]}}, got none", path);

@@ -26,6 +26,7 @@ Status CheckPrompt(const std::string& text, const std::string& name);
 // One conversation to answer in a benchmark: the first user turn is used.
 struct BenchPrompt {
   std::string first_turn;
+  std::string where;  // "PATH:LINE", for messages
 };
 
 // A JSON Lines file of objects with "turns": [string, ...] (other keys are ignored; blank lines too), the first `limit`

@@ -71,7 +71,7 @@ class FileBench {
 
   Status EncodeAll() {
     for (const BenchPrompt& prompt : file_.prompts) {
-      HAAST_ASSIGN_OR_RETURN(std::vector<int32_t> ids, generator_.EncodeChat({{"user", prompt.first_turn}}));
+      HAAST_ASSIGN_OR_RETURN(std::vector<int32_t> ids, generator_.EncodeChat({{"user", prompt.first_turn}}, prompt.where));
       prompts_.push_back(std::move(ids));
     }
     return {};

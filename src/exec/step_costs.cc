@@ -1,15 +1,20 @@
 #include "haast/step_costs.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "base/format.h"
 
 namespace haast {
 namespace {
 
+// What a launch can take, and an entry of the KV cache in it: what is outside is no time in seconds, and sums of it lose their meaning.
+constexpr double kLeastSeconds = 1e-9;
+constexpr double kMostSeconds = 1000.0;
+constexpr double kMostSecondsPerEntry = 1.0;
+
 Status CheckCurve(const CostCurve& curve, const char* kind, const char* name) {
-  const auto refuse = [&](size_t i, const char* expected) {
+  const auto refuse = [&](size_t i, const std::string& expected) {
     return Err(ErrorCode::kInvalidArgument, "step costs: {}, {}, point {} ({} rows, {} s): expected {}", kind, name, i + 1,
                i < curve.rows.size() ? curve.rows[i] : 0, i < curve.seconds.size() ? curve.seconds[i] : 0.0, expected);
   };
@@ -18,7 +23,8 @@ Status CheckCurve(const CostCurve& curve, const char* kind, const char* name) {
   for (size_t i = 0; i < curve.rows.size(); ++i) {
     const bool ascends = i == 0 ? curve.rows[0] == 1 : curve.rows[i] > curve.rows[i - 1];
     if (!ascends) return refuse(i, "row counts that ascend from 1");
-    if (!std::isfinite(curve.seconds[i]) || curve.seconds[i] <= 0.0) return refuse(i, "a finite time above 0");
+    const bool is_time = curve.seconds[i] >= kLeastSeconds && curve.seconds[i] <= kMostSeconds;
+    if (!is_time) return refuse(i, fmt::format("{} s to {} s", kLeastSeconds, kMostSeconds));  // a NaN too
     if (i > 0 && curve.seconds[i] < curve.seconds[i - 1]) return refuse(i, "no less time than for fewer rows");
   }
   return {};
@@ -28,9 +34,10 @@ Status CheckLaunches(const LaunchCosts& costs, const char* kind) {
   HAAST_RETURN_IF_ERROR(CheckCurve(costs.all_logits, kind, "all_logits"));
   HAAST_RETURN_IF_ERROR(CheckCurve(costs.one_logit, kind, "one_logit"));
   HAAST_RETURN_IF_ERROR(CheckCurve(costs.no_logits, kind, "no_logits"));
-  for (const double seconds : {costs.seconds_per_kv_entry, costs.seconds_per_row_entry}) {
-    if (std::isfinite(seconds) && seconds >= 0.0) continue;
-    return Err(ErrorCode::kInvalidArgument, "step costs: {}: {} s an entry: expected a finite time, at least 0", kind, seconds);
+  for (const auto& [name, seconds] :
+       {std::pair("seconds_per_kv_entry", costs.seconds_per_kv_entry), {"seconds_per_row_entry", costs.seconds_per_row_entry}}) {
+    if (seconds >= 0.0 && seconds <= kMostSecondsPerEntry) continue;
+    return Err(ErrorCode::kInvalidArgument, "step costs: {}, {} ({} s): expected 0 s to {} s", kind, name, seconds, kMostSecondsPerEntry);
   }
   return {};
 }

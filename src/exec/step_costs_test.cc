@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <cmath>
+
+#include "base/format.h"
 
 namespace haast {
 namespace {
@@ -63,11 +65,20 @@ TEST(StepCosts, WhatCannotBeACostIsRefused) {
   bad = good;
   bad.draft_model.all_logits = {{1, 2}, {1.0, 0.5}};
   ExpectRefused(bad, "draft_model, all_logits, point 2 (2 rows, 0.5 s): expected no less time");
-  bad.draft_model.all_logits = {{1}, {std::numeric_limits<double>::quiet_NaN()}};
-  ExpectRefused(bad, "expected a finite time above 0");
-  bad = good;
-  bad.target.seconds_per_row_entry = -1.0;
-  ExpectRefused(bad, "-1 s an entry");
+}
+
+TEST(StepCosts, WhatNoLaunchCanTakeIsRefused) {
+  StepCosts costs{.target = {.all_logits = {{1, 2}, {1e-9, 1000.0}}, .seconds_per_kv_entry = 1.0}};
+  EXPECT_TRUE(CheckStepCosts(costs));
+  for (const double seconds : {0.0, -1.0, 5e-324, 0.9e-9, 1000.1, 1e308, HUGE_VAL, std::nan("")}) {
+    costs.draft_model.all_logits = {{1}, {seconds}};
+    ExpectRefused(costs, fmt::format("draft_model, all_logits, point 1 (1 rows, {} s): expected 1e-09 s to 1000 s", seconds));
+  }
+  costs.draft_model = {};
+  for (const double seconds : {-1.0, 1.1, 1e308, std::nan("")}) {
+    costs.target.seconds_per_row_entry = seconds;
+    ExpectRefused(costs, fmt::format("target, seconds_per_row_entry ({} s): expected 0 s to 1 s", seconds));
+  }
 }
 
 }  // namespace
