@@ -41,7 +41,8 @@ struct FeatureReport {
 // Writes features.json and then piece by piece, each as a whole; pieces that an earlier call with the same model, input and options
 // wrote are kept. Of `engine` model, draft (null `layers` only), backend, threads, kv_dtype and prefill_chunk count. `progress` (may be
 // null) gets a line now and then. Errors: kInvalidFile names file and line of a sequence that is empty, longer than the model's
-// context or not of its tokens, and an output folder that holds something else; kInvalidArgument: layers that there are not.
+// context or not of its tokens, and an output folder that holds something else; kIo one that
+// another call is writing to; kInvalidArgument: layers that there are not.
 Result<FeatureReport> WriteFeatures(const EngineOptions& engine, const FeatureOptions& options,
                                     const std::function<void(const std::string&)>& progress);
 

@@ -52,6 +52,30 @@ Status SyncFolderOf(const std::string& path) {
   return {};
 }
 
+bool IsNamed(int file, const std::string& path) {
+  struct stat ours, named;
+  return fstat(file, &ours) == 0 && lstat(path.c_str(), &named) == 0 && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+}
+
+// The file of that name, made or taken over, locked for this process alone; `flags`: LOCK_NB or 0. -1, with errno, where it cannot be
+// made, or (EWOULDBLOCK) another one has it.
+int OpenLocked(const std::string& path, int flags) {
+  for (;;) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (file < 0) return -1;
+    int status = 0;
+    while ((status = flock(file, LOCK_EX | flags)) != 0 && errno == EINTR) {
+    }  // a file system without locks: only the writers' order is left to chance
+    const bool busy = status != 0 && errno == EWOULDBLOCK;
+    if (!busy && IsNamed(file, path)) return file;
+    close(file);  // whoever had the lock before renamed or removed it: no longer ours to write
+    if (busy) {
+      errno = EWOULDBLOCK;
+      return -1;
+    }
+  }
+}
+
 // The file beside `path` that becomes it: created or taken over, locked by this object and empty. Removed at the end, unless Publish
 // gave it the path's name.
 class PartFile {
@@ -73,18 +97,8 @@ class PartFile {
       return Err(ErrorCode::kIo, "{}: expected a regular file or a new one, got {}: give another path", path_,
                  there ? FileKind(info.st_mode) : "an empty path");
     }
-    while (file_ < 0) {
-      const int file = open(part_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-      if (file < 0) return CannotKeep(path_);
-      while (flock(file, LOCK_EX) != 0 && errno == EINTR) {
-      }  // a file system without locks: only the writers' order is left to chance
-      if (IsPart(file)) {
-        file_ = file;
-      } else {
-        close(file);  // whoever had the lock before renamed or removed it: no longer ours to write
-      }
-    }
-    return ftruncate(file_, 0) == 0 ? Status() : CannotKeep(path_);
+    file_ = OpenLocked(part_, 0);
+    return file_ >= 0 && ftruncate(file_, 0) == 0 ? Status() : CannotKeep(path_);
   }
 
   Status Write(std::span<const uint8_t> bytes) {
@@ -99,11 +113,6 @@ class PartFile {
   }
 
  private:
-  bool IsPart(int file) const {
-    struct stat ours, named;
-    return fstat(file, &ours) == 0 && lstat(part_.c_str(), &named) == 0 && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
-  }
-
   const std::string path_;
   const std::string part_;
   int file_ = -1;
@@ -167,6 +176,18 @@ Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> byt
 Status CheckReplaceable(const std::string& path) {
   PartFile part(path);
   return part.Open();
+}
+
+Result<FileLock> FileLock::Take(const std::string& path) {
+  const int file = OpenLocked(path, LOCK_NB);
+  if (file < 0 && errno == EWOULDBLOCK) return Err(ErrorCode::kIo, "{}: is locked by another process", path);
+  return FileLock(path, file);
+}
+
+FileLock::~FileLock() {
+  if (file_ < 0) return;
+  unlink(path_.c_str());
+  close(file_);
 }
 
 Result<int> OpenNamelessFile(const std::string& folder) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "haast/result.h"
@@ -28,6 +29,23 @@ Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> byt
 // Whether WriteFileAtomically can create its file beside `path`, and take its place: before the work whose result it is to keep.
 // kNotFound or kIo name path, expected, cause and remedy. A part that a killed process left is removed.
 Status CheckReplaceable(const std::string& path);
+
+// A file that this object alone has locked: made where missing, removed at the end. The kernel takes the lock back when the process ends,
+// however it does: what a killed one left is taken over.
+class FileLock {
+ public:
+  // Waits for nobody: kIo where another one has it. Where the file cannot be made, or the file system has no locks, it locks nothing.
+  static Result<FileLock> Take(const std::string& path);
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+  FileLock& operator=(FileLock&&) = delete;
+
+ private:
+  FileLock(std::string path, int file) : path_(std::move(path)), file_(file) {}
+
+  std::string path_;
+  int file_;  // -1: nothing
+};
 
 // An open, empty file in `folder` that has no name there: it goes with whoever has it open. kNotFound or kIo name folder, cause,
 // expected and remedy.

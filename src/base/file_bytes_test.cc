@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -142,6 +144,45 @@ TEST(ChecksumTest, KnownValuesAndSeeds) {
 TEST(BuildIdTest, IsTheSameEveryTime) {
   EXPECT_GE(BuildId().size(), 16u);
   EXPECT_EQ(BuildId(), BuildId());
+}
+
+TEST_F(FileBytes, ALockIsOfOneAndGoesWithIt) {
+  {
+    const Result<FileLock> first = FileLock::Take(path_);
+    ASSERT_TRUE(first) << first.error().message;
+    const Result<FileLock> second = FileLock::Take(path_);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code, ErrorCode::kIo);
+    EXPECT_EQ(second.error().message, path_ + ": is locked by another process");
+    EXPECT_TRUE(std::filesystem::exists(path_)) << "the first one's";
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(FileLock::Take(path_));
+  EXPECT_TRUE(FileLock::Take(folder_ + "/none/lock")) << "what cannot be made locks nothing";
+  ASSERT_EQ(symlink("elsewhere", path_.c_str()), 0);
+  EXPECT_TRUE(FileLock::Take(path_));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/elsewhere"));
+}
+
+TEST_F(FileBytes, ALockEndsWithAKilledProcess) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const Result<FileLock> lock = FileLock::Take(path_);
+    const char taken = lock ? 'y' : 'n';
+    if (write(ready[1], &taken, 1) == 1) pause();
+    _exit(1);
+  }
+  char taken = 'n';
+  EXPECT_EQ(read(ready[0], &taken, 1), 1);
+  EXPECT_EQ(taken, 'y');
+  EXPECT_FALSE(FileLock::Take(path_));
+  EXPECT_EQ(kill(child, SIGKILL), 0);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  for (const int end : ready) close(end);
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  EXPECT_TRUE(FileLock::Take(path_)) << "what is left hinders nobody";
 }
 
 }  // namespace

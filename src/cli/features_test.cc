@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/file_bytes.h"
 #include "cli/exit_code.h"
 #include "cli/program_harness.h"
 
@@ -43,6 +44,14 @@ TEST_F(FeaturesCommandTest, LayersAreAList) {
   EXPECT_THAT(ReadFile(files_->dir.Join("out/features.json")), HasSubstr("\"layers\": [1, 2],"));
   EXPECT_THAT(ReadFile(files_->dir.Join("out/features.json")),
               HasSubstr("\"dtype\": \"F32\",\n\"kv_dtype\": \"F32\",\n\"kernels\": \"ref\""));
+}
+
+TEST_F(FeaturesCommandTest, AnotherRunInTheFolderIsNamed) {
+  std::filesystem::create_directory(files_->dir.Join("out"));
+  const auto lock = base::FileLock::Take(files_->dir.Join("out/features.lock"));
+  ASSERT_TRUE(lock);
+  ExpectError(Features({"--layers", "1"}), kExitFile,
+              "haast features: OUTPUT " + files_->dir.Join("out") + ": another run is writing features there: wait until it has ended");
 }
 
 TEST_F(FeaturesCommandTest, MistakesAreNamedByTheirFlag) {

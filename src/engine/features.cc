@@ -26,6 +26,8 @@ using Sequences = std::span<const std::vector<int32_t>>;
 
 constexpr size_t kMostSequences = 64;  // of one launch
 constexpr int64_t kMaxManifest = 1 << 20;
+constexpr const char* kManifestName = "features.json";
+constexpr const char* kLockName = "features.lock";  // of who writes into the folder
 
 DType TypeOf(FeatureDtype dtype) { return dtype == FeatureDtype::kF32 ? DType::kF32 : DType::kBF16; }
 
@@ -220,15 +222,15 @@ Status CompareManifests(std::string_view expected, std::string_view found, const
 // Only what this command writes, be it in part: what a killed one left is gone on with.
 Status CheckEntries(const Plan& plan) {
   std::error_code error;
-  std::set<std::string> known = {"features.json"};
+  std::set<std::string> known = {kManifestName, kLockName};
   for (size_t piece = 0; piece < plan.ends.size(); ++piece) known.insert(std::filesystem::path(plan.Path(piece)).filename());
-  const bool begun = std::filesystem::exists(plan.folder + "/features.json", error);
+  const bool begun = std::filesystem::exists(fmt::format("{}/{}", plan.folder, kManifestName), error);
   for (const auto& entry : std::filesystem::directory_iterator(plan.folder, error)) {
     std::string name = entry.path().filename();
     const bool part = name.ends_with(base::kPartSuffix);
     if (part) name.resize(name.size() - std::string_view(base::kPartSuffix).size());
     const bool regular = std::filesystem::is_regular_file(entry.symlink_status(error));
-    if (regular && known.contains(name) && (begun || name == "features.json")) continue;
+    if (regular && known.contains(name) && (begun || name == kManifestName || name == kLockName)) continue;
     return Err(ErrorCode::kInvalidFile,
                "{}: expected a new or an empty folder, or one of these features, got {} in it: give another folder", plan.folder,
                base::Label(entry.path().filename().string()));
@@ -237,22 +239,28 @@ Status CheckEntries(const Plan& plan) {
   return {};
 }
 
-// Makes the folder with its features.json, or finds the same one there.
-Status PrepareFolder(const Plan& plan, const std::string& manifest) {
+// Makes the folder with its features.json, or finds the same one there. Nobody else may while the lock lives.
+Result<base::FileLock> PrepareFolder(const Plan& plan, const std::string& manifest) {
   const std::string& folder = plan.folder;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
     return Err(ErrorCode::kIo, "{}: cannot be made: {}: expected a folder that can be written: give another path", folder, error.message());
   }
-  const std::string path = folder + "/features.json";
+  Result<base::FileLock> lock = base::FileLock::Take(fmt::format("{}/{}", folder, kLockName));
+  if (!lock) {
+    return Err(lock.error().code, "{}: another run is writing features there: wait until it has ended, or give another folder", folder);
+  }
+  const std::string path = fmt::format("{}/{}", folder, kManifestName);
   if (std::filesystem::exists(path, error)) {
     HAAST_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, base::ReadFileBytes(path, kMaxManifest));
     HAAST_RETURN_IF_ERROR(CompareManifests(manifest, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
-    return CheckEntries(plan);
+    HAAST_RETURN_IF_ERROR(CheckEntries(plan));
+    return lock;
   }
   HAAST_RETURN_IF_ERROR(CheckEntries(plan));
-  return base::WriteFileAtomically(path, {reinterpret_cast<const uint8_t*>(manifest.data()), manifest.size()});
+  HAAST_RETURN_IF_ERROR(base::WriteFileAtomically(path, {reinterpret_cast<const uint8_t*>(manifest.data()), manifest.size()}));
+  return lock;
 }
 
 Status WritePiece(const Plan& plan, size_t piece, Extractor* extractor, const std::function<void(int64_t)>& on_rows) {
@@ -336,7 +344,7 @@ Result<FeatureReport> WriteFeatures(const EngineOptions& engine, const FeatureOp
   HAAST_ASSIGN_OR_RETURN(const kernels::Ops* ops, exec::ChooseOps(engine.backend));
   if (progress) progress("reading " + options.input);
   HAAST_ASSIGN_OR_RETURN(const engine::Plan plan, engine::MakePlan(engine, options, model));
-  HAAST_RETURN_IF_ERROR(engine::PrepareFolder(plan, engine::Manifest(plan, engine, model, ops->name)));
+  HAAST_ASSIGN_OR_RETURN(const base::FileLock lock, engine::PrepareFolder(plan, engine::Manifest(plan, engine, model, ops->name)));
   FeatureReport report;
   report.layers = plan.layers;
   report.sequences = static_cast<int64_t>(plan.sequences.size());

@@ -223,6 +223,28 @@ TEST_F(FeaturesTest, GoesOnFromWhatAKilledOneLeft) {
   EXPECT_EQ(FileText(piece), whole);
 }
 
+TEST_F(FeaturesTest, OneRunAtATimeWritesIntoAFolder) {
+  std::filesystem::create_directory(options_.output);
+  {
+    const auto lock = base::FileLock::Take(options_.output + "/features.lock");
+    ASSERT_TRUE(lock);
+    EXPECT_ERROR(WriteFeatures(engine_, options_, nullptr), ErrorCode::kIo,
+                 options_.output + ": another run is writing features there: wait until it has ended, or give another folder");
+    EXPECT_FALSE(std::filesystem::exists(options_.output + "/features.json"));
+  }
+  bool refused = false;  // while this one writes
+  FeatureOptions other = options_;
+  other.dtype = FeatureDtype::kBF16;
+  ASSERT_TRUE(WriteFeatures(engine_, options_, [&](const std::string& line) {
+    if (line.starts_with("loading")) refused = !WriteFeatures(engine_, other, nullptr);
+  }));
+  EXPECT_TRUE(refused);
+  EXPECT_FALSE(std::filesystem::exists(options_.output + "/features.lock"));
+  std::ofstream(options_.output + "/features.lock") << "";  // as a killed one leaves it
+  EXPECT_EQ(MustWrite().pieces_kept, 1);
+  EXPECT_FALSE(std::filesystem::exists(options_.output + "/features.lock"));
+}
+
 TEST_F(FeaturesTest, ProgressEndsWithAllTokens) {
   engine_.prefill_chunk = 50;
   std::vector<std::string> lines;
