@@ -12,10 +12,13 @@ namespace {
 std::atomic<int64_t> num_allocations{0};
 }  // namespace
 
-// Of the whole test program, to count them. Not inlined: g++ would see pointers of `new` go to `free`.
-[[gnu::noinline]] void* operator new(size_t size) {
+// Of the whole test program, to count them; every kind that `delete` frees. Not inlined: g++ would see pointers of `new` go to `free`.
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
   ++num_allocations;
-  if (void* memory = std::malloc(std::max(size, size_t{1}))) return memory;
+  return std::malloc(std::max(size, size_t{1}));
+}
+[[gnu::noinline]] void* operator new(size_t size) {
+  if (void* memory = operator new(size, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
