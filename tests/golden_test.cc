@@ -2,6 +2,7 @@
 // against the default model and the shipped head.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -123,22 +124,28 @@ TEST(Golden, ReferenceLogitsAndFeaturesEqualHuggingFace) {
   std::printf("largest differences: logit %.2e, feature %.2e (relative)\n", worst_logit, worst_feature);
 }
 
+constexpr int64_t kSanitizedTokens = 4;
+
 // Compares greedy answers up to the first near tie, where another summation order may choose the other token.
 void ExpectGreedyAnswers(EngineOptions options, double near_tie, int prompts, int64_t least_tokens) {
   options.draft.clear();
   auto engine = MustCreate(options);
-  const std::vector<json> lines = ReadJsonLines("tests/goldens/greedy.jsonl");
+  std::vector<json> lines = ReadJsonLines("tests/goldens/greedy.jsonl");
   int64_t compared = 0;
-  if (kSanitized) {
+  if (kSanitized) {  // one prompt, whose first tokens are far from a tie
+    std::erase_if(lines, [&](const json& line) {
+      const auto margins = line["margins"].get<std::vector<double>>();
+      return *std::min_element(margins.begin(), margins.begin() + kSanitizedTokens) <= near_tie;
+    });
     prompts = 1;
-    least_tokens = 1;
+    least_tokens = kSanitizedTokens;
   }
   for (int i = 0; i < prompts; ++i) {
     const json& line = lines[static_cast<size_t>(i)];
     Request request;
     request.prompt = line["prompt_ids"].get<std::vector<int32_t>>();
     auto expected = line["output_ids"].get<std::vector<int32_t>>();
-    if (kSanitized) expected.resize(4);
+    if (kSanitized) expected.resize(kSanitizedTokens);
     request.max_tokens = static_cast<int64_t>(expected.size());
     const Answer answer = RunRequests(*engine, {request})[0];
     for (size_t t = 0; t < expected.size(); ++t) {
