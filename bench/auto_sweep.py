@@ -77,8 +77,10 @@ def confirm(points: list[Point], count: int, turns: int) -> None:
     for point in points[::max(1, len(points) // count)][:count]:
         best = point.best_fixed()
         of_best, of_off = [], []
-        for _ in range(turns):
-            tps = {setting: wall_tps(point.cells[setting]) for setting in dict.fromkeys((PLAIN, best, point.auto))}
+        settings = list(dict.fromkeys((PLAIN, best, point.auto)))
+        for turn in range(turns):
+            first = turn % len(settings)  # another one begins each turn: a machine may slow down within it
+            tps = {setting: wall_tps(point.cells[setting]) for setting in settings[first:] + settings[:first]}
             of_best.append(tps[point.auto] / tps[best])
             of_off.append(tps[point.auto] / tps[PLAIN])
         print(f"| {point.name()} | {best.shape} | {statistics.median(of_best):.3f} | {statistics.median(of_off):.3f} |", flush=True)

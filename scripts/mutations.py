@@ -224,6 +224,18 @@ MUTATIONS = (
         "  PackQuery(s, row, 1, g, scratch.q);\n", "  std::reverse(slots, slots + count);\n  PackQuery(s, row, 1, g, scratch.q);\n",
         ("kernels_test", "exactness_test")),
     Mutation(
+        "items-go-on", "the items of a run are numbered on from those of the run before", "src/base/thread_pool.cc",
+        "    CursorOf(thread, 1).store(0, std::memory_order_relaxed);\n", "",
+        ("base_test", "kernels_linear_test")),
+    Mutation(
+        "chunk-left-over", "the last chunk of a thread's share of a matrix is left to nobody", "src/kernels/cpu/linear.cc",
+        "item < passes * chunks; item", "item + 1 < passes * chunks; item",
+        ("kernels_linear_test",)),
+    Mutation(
+        "drafter-off-by-one", "drafters are made by the line of their neighbour", "src/engine/drafters.cc",
+        "drafters[i] = kMakers[i](parts);", "drafters[i] = kMakers[std::min(i + 1, drafters.size() - 1)](parts);",
+        ("drafting_test", "engine_test")),
+    Mutation(
         "order-by-rows", "few rows join their splits in another order than many", "src/kernels/cpu/attention.cc",
         "  for (int64_t split = 1; split < SplitsOf(s.Length(row)); ++split) {\n", "  for (int64_t split = SplitsOf(s.Length(row)) - 1; split >= 1; --split) {\n",
         ("kernels_test", "exactness_test")),
