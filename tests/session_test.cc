@@ -126,7 +126,7 @@ TEST_F(SessionTest, ResumedAnswersEqualUninterruptedOnes) {
 // What was accepted of its drafts and how deep its next round drafts come back too.
 TEST_F(SessionTest, WhatAutomaticSpeculationLearntComesBack) {
   const auto launch = [](double seconds) { return LaunchCosts{.all_logits = {{1, 64}, {seconds, 1.01 * seconds}}, .one_logit = {}}; };
-  StepCosts cheap_drafts{.target = launch(1e-3), .head_step = launch(1e-6), .head_extend = launch(1e-6), .draft_model = {}};
+  StepCosts cheap_drafts{.target = launch(1e-3), .head_step = launch(1e-6), .head_extend = launch(1e-6), .draft_model = launch(1e-6)};
   options_.step_costs = std::make_shared<const StepCosts>(std::move(cheap_drafts));
   request_.speculation = {SpeculativeAlgorithm::kEagle3, 8, 1, 0, /*automatic=*/true};
   for (const int steps : {0, 3, 9}) {

@@ -15,16 +15,16 @@ enum class DraftSource {
 };
 constexpr bool IsHead(DraftSource source) { return source == DraftSource::kEagle3Head || source == DraftSource::kEagleHead; }
 
-// Every drafter, a line each: X(enumerator, name in flags and reports, DraftSource). The engine makes it with
-// spec::Make<enumerator>Drafter (spec/drafter.h). draft_model and ngram draft chains only.
-#define HAAST_SPECULATIVE_ALGORITHMS(X)                                        \
-  X(Eagle3, "eagle3", kEagle3Head)                                             \
-  X(Eagle, "eagle", kEagleHead)                                                \
-  X(DraftModel, "draft_model", kDraftModel)                                    \
-  X(Ngram, "ngram", kTokens)   /* prompt lookup in the request's own tokens */ \
-  X(Suffix, "suffix", kTokens) /* the likeliest continuations in the request's own tokens and those of finished requests */
+// Every drafter, a line each: X(enumerator, name in flags and reports, DraftSource, whether it drafts trees and not chains only). The
+// engine makes it with spec::Make<enumerator>Drafter (spec/drafter.h).
+#define HAAST_SPECULATIVE_ALGORITHMS(X)                                              \
+  X(Eagle3, "eagle3", kEagle3Head, true)                                             \
+  X(Eagle, "eagle", kEagleHead, true)                                                \
+  X(DraftModel, "draft_model", kDraftModel, false)                                   \
+  X(Ngram, "ngram", kTokens, false)  /* prompt lookup in the request's own tokens */ \
+  X(Suffix, "suffix", kTokens, true) /* the likeliest continuations in the request's own tokens and those of finished requests */
 
-#define HAAST_ENUMERATOR(algorithm, name, source) k##algorithm,
+#define HAAST_ENUMERATOR(algorithm, name, source, trees) k##algorithm,
 enum class SpeculativeAlgorithm { kNone, HAAST_SPECULATIVE_ALGORITHMS(HAAST_ENUMERATOR) kEnd };
 #undef HAAST_ENUMERATOR
 
@@ -32,6 +32,8 @@ inline constexpr int kNumSpeculativeAlgorithms = static_cast<int>(SpeculativeAlg
 const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm);  // "none", "eagle3", ...
 std::optional<SpeculativeAlgorithm> SpeculativeAlgorithmOf(std::string_view name);
 DraftSource DraftSourceOf(SpeculativeAlgorithm algorithm);  // of kNone: kTokens
+// Where it does not, SpeculationParams::top_k and depth change nothing but the length of its chains.
+bool DraftsTrees(SpeculativeAlgorithm algorithm);
 
 // How drafts are made and judged above temperature 0; at 0 both are greedy.
 enum class SpeculativeSampling {

@@ -186,7 +186,8 @@ Result<FileLock> FileLock::Take(const std::string& path) {
 
 FileLock::~FileLock() {
   if (file_ < 0) return;
-  unlink(path_.c_str());
+  struct stat info;  // whatever else has that name is somebody's
+  if (fstat(file_, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0 && info.st_nlink == 1) unlink(path_.c_str());
   close(file_);
 }
 

@@ -30,8 +30,8 @@ Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> byt
 // kNotFound or kIo name path, expected, cause and remedy. A part that a killed process left is removed.
 Status CheckReplaceable(const std::string& path);
 
-// A file that this object alone has locked: made where missing, removed at the end. The kernel takes the lock back when the process ends,
-// however it does: what a killed one left is taken over.
+// A file that this object alone has locked: made where missing, removed at the end (if empty, as it was made). The kernel takes the lock
+// back when the process ends, however it does: what a killed one left is taken over.
 class FileLock {
  public:
   // Waits for nobody: kIo where another one has it. Where the file cannot be made, or the file system has no locks, it locks nothing.

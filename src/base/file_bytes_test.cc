@@ -1,5 +1,6 @@
 #include "base/file_bytes.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -162,6 +163,18 @@ TEST_F(FileBytes, ALockIsOfOneAndGoesWithIt) {
   ASSERT_EQ(symlink("elsewhere", path_.c_str()), 0);
   EXPECT_TRUE(FileLock::Take(path_));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/elsewhere"));
+}
+
+TEST_F(FileBytes, ALockLeavesWhatSomebodyKeepsUnderItsName) {
+  ASSERT_TRUE(WriteFileAtomically(path_, std::vector<uint8_t>{1, 2, 3}));
+  EXPECT_TRUE(FileLock::Take(path_));
+  EXPECT_EQ(std::filesystem::file_size(path_), 3u);
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const int reader = open(path_.c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_TRUE(FileLock::Take(path_));
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  close(reader);
 }
 
 TEST_F(FileBytes, ALockEndsWithAKilledProcess) {

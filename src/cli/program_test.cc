@@ -293,6 +293,11 @@ TEST_F(ProgramTest, BenchPricesRunsByAFileOfCosts) {
   EXPECT_EQ(plain["speculative_priced"], both["plain_priced"]);
   EXPECT_EQ(plain["answers_checksum"], both["answers_checksum"]);
   EXPECT_NE(speculation({"--single", "--temperature", "50"})["answers_checksum"], both["answers_checksum"]);
+  const std::string headless = files_->dir.Join("headless.json");
+  ASSERT_EQ(Haast({"bench", "--no-steps", "--costs-out", headless, "--repeats", "1", "--model", files_->model, "--threads", "1"}).code,
+            kExitOk);
+  ExpectError(Haast(Args{"bench", "--no-steps", "--repeats", "1", "--costs", headless} + prompts + model), kExitUsage,
+              "step costs: no launches of head_step and head_extend, but a head is loaded");
 }
 
 TEST_F(ProgramTest, BenchRefusesWhatIsNoFileOfCosts) {

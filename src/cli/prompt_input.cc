@@ -27,6 +27,7 @@ Result<std::string> FirstTurn(const io::JsonLine& line) {
   HAAST_ASSIGN_OR_RETURN(const std::string_view text, line.text);
   const Result<io::JsonDocument> document = io::JsonDocument::Parse(text, line.where);
   if (!document) {
+    if (text.starts_with('{')) return tl::unexpected(document.error());  // what is wrong in it
     return Err(document.error().code, "{}: expected a JSON object, got {}", line.where, base::Label(text::ToValidUtf8(text)));
   }
   const io::JsonObject object = document->root();

@@ -18,6 +18,7 @@ namespace haast::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The reading end of a pipe that gives `text` and ends.
 int PipeWith(const std::string& text) {
@@ -89,6 +90,8 @@ TEST(BenchPromptsTest, AByteOrderMarkIsNoPartOfAFile) {
 TEST(BenchPromptsTest, EveryMistakeNamesItsLine) {
   const auto message = [](const std::string& text) { return ParseBenchPrompts(text, "p.jsonl", 0).error().message; };
   EXPECT_THAT(message(""), HasSubstr("p.jsonl: expected lines of {\"turns\": [\"text\"]}, got none"));
+  EXPECT_THAT(message("{\"turns\": [\"\\ud800\"]}\n"), HasSubstr("p.jsonl:1: "));
+  EXPECT_THAT(message("{\"turns\": [\"\\ud800\"]}\n"), Not(HasSubstr("expected a JSON object, got {")));
   EXPECT_THAT(message("{\"turns\": [\"a\"]}\nnot json\n"), HasSubstr("p.jsonl:2: expected a JSON object, got not json"));
   EXPECT_THAT(message("[1]"), HasSubstr("p.jsonl:1: expected a JSON object"));
   EXPECT_THAT(message("{\"prompt\": \"a\"}"), HasSubstr("p.jsonl:1: turns: expected a value, got no such key"));

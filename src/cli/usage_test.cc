@@ -138,6 +138,9 @@ TEST_F(UsageTest, FlagsThatAnotherTurnsOffAreNoted) {
   ExpectNote(Generate({"--no-speculation", "--show-drafts", "hi"}), "--draft, --num-draft-tokens not used without speculation\n");
   ExpectNote(Generate({"--no-speculation", "--show-drafts", "hi"}), "--show-drafts marks nothing without speculation");
   ExpectNote(Generate({"--speculative-algorithm", "ngram", "hi"}), "--draft not used by --speculative-algorithm ngram");
+  ExpectNote(Generate({"--speculative-algorithm", "ngram", "--draft-top-k", "4", "--draft-depth", "3", "hi"}),
+             "--draft-top-k, --draft-depth not used by --speculative-algorithm ngram, which drafts chains");
+  EXPECT_THAT(Generate({"--speculative-algorithm", "suffix", "--draft-top-k", "4", "hi"}).err, Not(HasSubstr("which drafts chains")));
   ExpectNote(Generate({"--top-p", "0.5", "--seed", "3", "hi"}), "--top-p, --seed not used at --temperature 0");
   ExpectNote(Generate({"--min-tokens", "3", "hi"}), "--min-tokens not used with --ignore-eos");
   ExpectNote(Generate({"--backend", "ref", "--draft-quantisation", "none", "hi"}), "--draft-quantisation not used by --backend ref");

@@ -12,15 +12,19 @@ namespace haast {
 
 namespace {
 
-#define HAAST_NAME(algorithm, name, source) name,
+#define HAAST_NAME(algorithm, name, source, trees) name,
 constexpr const char* kNames[] = {"none", HAAST_SPECULATIVE_ALGORITHMS(HAAST_NAME)};
 #undef HAAST_NAME
 
-#define HAAST_SOURCE(algorithm, name, source) DraftSource::source,
+#define HAAST_SOURCE(algorithm, name, source, trees) DraftSource::source,
 constexpr DraftSource kSources[] = {DraftSource::kTokens, HAAST_SPECULATIVE_ALGORITHMS(HAAST_SOURCE)};
 #undef HAAST_SOURCE
 
-#define HAAST_MAKER(algorithm, name, source) &spec::Make##algorithm##Drafter,
+#define HAAST_TREES(algorithm, name, source, trees) trees,
+constexpr bool kTrees[] = {false, HAAST_SPECULATIVE_ALGORITHMS(HAAST_TREES)};
+#undef HAAST_TREES
+
+#define HAAST_MAKER(algorithm, name, source, trees) &spec::Make##algorithm##Drafter,
 using Maker = std::unique_ptr<spec::Drafter> (*)(const spec::DraftParts&);
 constexpr Maker kMakers[] = {nullptr, HAAST_SPECULATIVE_ALGORITHMS(HAAST_MAKER)};
 #undef HAAST_MAKER
@@ -41,6 +45,11 @@ std::optional<SpeculativeAlgorithm> SpeculativeAlgorithmOf(std::string_view name
 DraftSource DraftSourceOf(SpeculativeAlgorithm algorithm) {
   const auto index = static_cast<size_t>(algorithm);
   return index < std::size(kSources) ? kSources[index] : DraftSource::kTokens;
+}
+
+bool DraftsTrees(SpeculativeAlgorithm algorithm) {
+  const auto index = static_cast<size_t>(algorithm);
+  return index < std::size(kTrees) && kTrees[index];
 }
 
 const char* SpeculativeSamplingName(SpeculativeSampling sampling) {

@@ -7,9 +7,26 @@
 
 namespace haast {
 
+namespace engine {
+namespace {
+
+// Drafts of a drafter without costs would count as free.
+Status CheckCostsAreThere(const StepCosts& costs, const LoadedModels& models) {
+  const char* missing = nullptr;
+  if (models.draft && (costs.head_step.empty() || costs.head_extend.empty())) missing = "head_step and head_extend, but a head";
+  if (models.draft_model && costs.draft_model.empty()) missing = "draft_model, but a draft model";
+  if (missing == nullptr) return {};
+  return Err(ErrorCode::kInvalidArgument,
+             "step costs: no launches of {} is loaded: measure them with it (MeasureStepCosts, haast bench --costs-out)", missing);
+}
+
+}  // namespace
+}  // namespace engine
+
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   EngineOptions resolved = options;
   HAAST_ASSIGN_OR_RETURN(engine::LoadedModels models, engine::LoadModels(&resolved));
+  if (resolved.step_costs != nullptr) HAAST_RETURN_IF_ERROR(engine::CheckCostsAreThere(*resolved.step_costs, models));
   return std::make_unique<engine::EngineImpl>(std::move(resolved), std::move(models));
 }
 

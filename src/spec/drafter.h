@@ -94,7 +94,7 @@ struct DraftParts {
 };
 
 // MakeEagle3Drafter and so on, each in its drafter's file; called where the source of HAAST_SPECULATIVE_ALGORITHMS is loaded.
-#define HAAST_DECLARE_MAKER(algorithm, name, source) std::unique_ptr<Drafter> Make##algorithm##Drafter(const DraftParts& parts);
+#define HAAST_DECLARE_MAKER(algorithm, name, source, trees) std::unique_ptr<Drafter> Make##algorithm##Drafter(const DraftParts& parts);
 HAAST_SPECULATIVE_ALGORITHMS(HAAST_DECLARE_MAKER)
 #undef HAAST_DECLARE_MAKER
 
