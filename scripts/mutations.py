@@ -234,7 +234,7 @@ MUTATIONS = (
     Mutation(
         "drafter-off-by-one", "drafters are made by the line of their neighbour", "src/engine/drafters.cc",
         "drafters[i] = kMakers[i](parts);", "drafters[i] = kMakers[std::min(i + 1, drafters.size() - 1)](parts);",
-        ("drafting_test", "engine_test")),
+        ("exactness_test",)),
     Mutation(
         "order-by-rows", "few rows join their splits in another order than many", "src/kernels/cpu/attention.cc",
         "  for (int64_t split = 1; split < SplitsOf(s.Length(row)); ++split) {\n", "  for (int64_t split = SplitsOf(s.Length(row)) - 1; split >= 1; --split) {\n",
