@@ -233,7 +233,7 @@ MUTATIONS = (
         ("kernels_linear_test",)),
     Mutation(
         "drafter-off-by-one", "drafters are made by the line of their neighbour", "src/engine/drafters.cc",
-        "drafters[i] = kMakers[i](parts);", "drafters[i] = kMakers[std::min(i + 1, drafters.size() - 1)](parts);",
+        "drafters[i] = kAlgorithms[i].make(parts);", "drafters[i] = kAlgorithms[std::min(i + 1, drafters.size() - 1)].make(parts);",
         ("exactness_test",)),
     Mutation(
         "order-by-rows", "few rows join their splits in another order than many", "src/kernels/cpu/attention.cc",

@@ -12,44 +12,44 @@ namespace haast {
 
 namespace {
 
-#define HAAST_NAME(algorithm, name, source, trees) name,
-constexpr const char* kNames[] = {"none", HAAST_SPECULATIVE_ALGORITHMS(HAAST_NAME)};
-#undef HAAST_NAME
+struct Algorithm {
+  const char* name;
+  DraftSource source;
+  bool trees;
+  std::unique_ptr<spec::Drafter> (*make)(const spec::DraftParts&);
+};
 
-#define HAAST_SOURCE(algorithm, name, source, trees) DraftSource::source,
-constexpr DraftSource kSources[] = {DraftSource::kTokens, HAAST_SPECULATIVE_ALGORITHMS(HAAST_SOURCE)};
-#undef HAAST_SOURCE
+#define HAAST_ROW(algorithm, name, source, trees) {name, DraftSource::source, trees, &spec::Make##algorithm##Drafter},
+constexpr Algorithm kAlgorithms[] = {{"none", DraftSource::kTokens, false, nullptr}, HAAST_SPECULATIVE_ALGORITHMS(HAAST_ROW)};
+#undef HAAST_ROW
 
-#define HAAST_TREES(algorithm, name, source, trees) trees,
-constexpr bool kTrees[] = {false, HAAST_SPECULATIVE_ALGORITHMS(HAAST_TREES)};
-#undef HAAST_TREES
-
-#define HAAST_MAKER(algorithm, name, source, trees) &spec::Make##algorithm##Drafter,
-using Maker = std::unique_ptr<spec::Drafter> (*)(const spec::DraftParts&);
-constexpr Maker kMakers[] = {nullptr, HAAST_SPECULATIVE_ALGORITHMS(HAAST_MAKER)};
-#undef HAAST_MAKER
+// Null for a value that is none of them, which a caller may have cast from anything.
+const Algorithm* Find(SpeculativeAlgorithm algorithm) {
+  const auto index = static_cast<size_t>(algorithm);
+  return index < std::size(kAlgorithms) ? &kAlgorithms[index] : nullptr;
+}
 
 }  // namespace
 
 const char* SpeculativeAlgorithmName(SpeculativeAlgorithm algorithm) {
-  const auto index = static_cast<size_t>(algorithm);
-  return index < std::size(kNames) ? kNames[index] : "unknown";
+  const Algorithm* found = Find(algorithm);
+  return found != nullptr ? found->name : "unknown";
 }
 
 std::optional<SpeculativeAlgorithm> SpeculativeAlgorithmOf(std::string_view name) {
-  const auto* const found = std::ranges::find(kNames, name);
-  if (found == std::end(kNames)) return std::nullopt;
-  return static_cast<SpeculativeAlgorithm>(found - std::begin(kNames));
+  const auto* const found = std::ranges::find(kAlgorithms, name, &Algorithm::name);
+  if (found == std::end(kAlgorithms)) return std::nullopt;
+  return static_cast<SpeculativeAlgorithm>(found - std::begin(kAlgorithms));
 }
 
 DraftSource DraftSourceOf(SpeculativeAlgorithm algorithm) {
-  const auto index = static_cast<size_t>(algorithm);
-  return index < std::size(kSources) ? kSources[index] : DraftSource::kTokens;
+  const Algorithm* found = Find(algorithm);
+  return found != nullptr ? found->source : DraftSource::kTokens;
 }
 
 bool DraftsTrees(SpeculativeAlgorithm algorithm) {
-  const auto index = static_cast<size_t>(algorithm);
-  return index < std::size(kTrees) && kTrees[index];
+  const Algorithm* found = Find(algorithm);
+  return found != nullptr && found->trees;
 }
 
 const char* SpeculativeSamplingName(SpeculativeSampling sampling) {
@@ -85,7 +85,7 @@ Drafters MakeDrafters(const LoadedModels& models, bool share) {
   const spec::DraftParts parts{models.draft.get(), models.draft_runner.get(), models.draft_model_runner.get(), models.ops, share};
   Drafters drafters;
   for (size_t i = 1; i < drafters.size(); ++i) {
-    if (IsLoaded(models, kSources[i])) drafters[i] = kMakers[i](parts);
+    if (IsLoaded(models, kAlgorithms[i].source)) drafters[i] = kAlgorithms[i].make(parts);
   }
   return drafters;
 }
